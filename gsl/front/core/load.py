@@ -5,8 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any
+from itertools import chain
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 from gsl.front.core.handle import NUMBERS, Handle, Reading, Single, Source
 from gsl.front.core.infer import type_of_literal
@@ -14,6 +15,9 @@ from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Inference, Node, Op, TupleType, Type
 from gsl.graph.node import short_name
 from gsl.spec import TABLE
+
+
+_OPERANDS: Final = attrgetter("operands")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,6 +160,9 @@ class Loader(ABC):
     def alive(self, roots: Sequence[Node]) -> list[Node]:
         """The inputs, and the nodes that the roots need: without those that readings have seen through, and without
         weights that nothing uses."""
+        found = set(chain(roots, *map(_OPERANDS, self.nodes)))
+        if found.issuperset(self.nodes):  # as nearly always: all are used, the last ones by the roots
+            return self.nodes
         found = set(roots)
         for node in reversed(self.nodes):  # operands stand before their users
             if node in found:
