@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -38,6 +39,21 @@ _PLAIN: Final = frozenset((
     ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.FLOATS,
     ir.AttributeType.INTS, ir.AttributeType.STRINGS,
 ))  # fmt: skip
+
+
+_PARTS: Final = attrgetter("inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
+
+
+class _Facts(dict[Any, int]):
+    """The numbers of facts about values, found when they are asked for; 0 for an operand that is left out."""
+
+    def __init__(self, find: Callable[[ir.Value], int]) -> None:
+        super().__init__({None: 0})
+        self._find = find
+
+    def __missing__(self, value: ir.Value) -> int:
+        found = self[value] = self._find(value)
+        return found
 
 
 class OnnxLeaf(NativeLeaf):
@@ -101,10 +117,10 @@ class OnnxLoader(Loader):
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}
         self._sizes: dict[ir.Value, tuple[Dim, ...] | None] = {}
-        self._forms: dict[Any, tuple[Rows, int | None]] = {}
-        """The rows by which calls were loaded, and the facts about their results, by the facts on which their readings
-        depend."""
-        self._facts: dict[ir.Value, int | None] = {}
+        self._forms: dict[Any, tuple[Rows, int, bool]] = {}
+        """The rows by which calls were loaded, the facts about their results (0: each has its own), and true if the
+        call is one node of its inputs, by the facts on which their readings depend."""
+        self._facts = _Facts(self._fact)
         """The number of the facts about each value on which the reading of a call that uses it depends."""
         self._numbers: dict[Any, int] = {}
         """The numbers of facts, from 1: they are compared faster than these."""
@@ -118,9 +134,7 @@ class OnnxLoader(Loader):
                 self.add(value, Node(INPUT, type=self.type_of(value), name=value.name or "", native=OnnxLeaf(value)))
         for value in self.weights.values():
             self._tensor(value)
-        for node in graph:
-            if len(node.outputs) > 1 or node.op_type in _ALONE or not self._repeat(node):
-                self._load(node)
+        self._load_all(tuple(graph))
         results = [self.views[value] for value in graph.outputs]
         effects = [node for node in self.nodes if node.effect is not None]
         return Graph(self.alive([*results, *effects]), results, partial(infer, self.model))
@@ -146,8 +160,8 @@ class OnnxLoader(Loader):
 
     # ------------------------------------------------------------ nodes
 
-    def _load(self, node: ir.Node) -> None:
-        """Load a node, of which no one that is read alike was loaded."""
+    def _load(self, node: ir.Node, key: Any) -> None:
+        """Load a node, of which no one that is read alike was loaded: none that has the same key."""
         if is_constant(node) and _tensor_of(node.outputs[0]) is not None:
             self._tensor(node.outputs[0])
             return
@@ -159,7 +173,7 @@ class OnnxLoader(Loader):
         call = spellings.OnnxCall(node, self)
         declared = self.operators.get(opaque.target_of(node), ()) if self.operators else ()
         canon = self._declared_call(call, declared, places) if declared else spellings.read(call, places)
-        if canon is None or not self._tree(native, canon, call):
+        if canon is None or not self._tree(native, canon, call, key):
             self._opaque(native, node, group)
         if native is node:
             for place in places:
@@ -179,7 +193,7 @@ class OnnxLoader(Loader):
                 return Canon(GETITEM, (whole,), {"index": 0}) if spec.fields and places == [0] else whole
         return None
 
-    def _tree(self, native: Any, canon: Canon, call: spellings.OnnxCall) -> bool:
+    def _tree(self, native: Any, canon: Canon, call: spellings.OnnxCall, key: Any) -> bool:
         """Load the tree of a canonical reading, and note it under its key; False if the view can't hold it."""
         name = native.name or ""
         tree = Expansion(self.leaf, inferred)
@@ -202,9 +216,10 @@ class OnnxLoader(Loader):
                  if value not in leaves and value not in through and self.constant(value) is None]  # fmt: skip
         root.type = self.types.shared(root.type)
         self.link(tree, Reading(native, len(tree.nodes), through), tuple(dict.fromkeys(extra)))
-        if native is not call.node and not call.looks_around and (key := self._key(call.node, native)) is not None:
-            rows = recorded(tree.nodes, tree.sources, "", [v for v in call.node.inputs if v is not None])
-            self._forms[key] = rows, self._fact(native)
+        if key is not None and not call.looks_around and call.node.op_type not in _ALONE:
+            rows = recorded(tree.nodes, tree.sources, "", [value for value in call.node.inputs if value is not None])
+            is_whole = len(rows) == 1 and rows[0].is_whole and None not in call.node.inputs
+            self._forms[key] = rows, 0 if _may_be_shape(root.type) else self._fact(native), is_whole
         root.name = name
         return True
 
@@ -213,68 +228,74 @@ class OnnxLoader(Loader):
 
     # ------------------------------------------------------------ nodes that are read alike
 
-    def _repeat(self, node: ir.Node) -> bool:
-        """Load a node with one result as one that is read alike was; False if there is none."""
-        native = node.outputs[0]
-        form = self._forms.get(self._key(node, native))
-        if form is None:
-            return False
-        rows, fact = form
-        known = self.views
-        inputs: Any = node.inputs if None not in node.inputs else tuple(filter(None, node.inputs))
-        views = tuple([known[value] for value in inputs])
-        name = native.name or ""
-        self._facts[native] = fact
+    def _load_all(self, nodes: Sequence[ir.Node]) -> None:
+        """Load nodes in order; one that is read as an earlier one was, by the rows of that."""
+        views, facts, forms, types, add = self.views, self._facts, self._forms, self.types.known, self.nodes.append
+        for node, (inputs, outputs, attributes, op, domain, overload) in zip(nodes, map(_PARTS, nodes)):
+            if len(outputs) != 1:
+                self._load(node, None)
+                continue
+            (native,) = outputs
+            type, shape, known = native.type, native.shape, None
+            if type.__class__ is ir.TensorType and shape is not None:
+                known = types.get((id(type.dtype), shape.dims))
+            key: Any = op, domain, overload, id(self._native_type(native) if known is None else known)
+            if len(inputs) == 1 and not attributes:
+                key = key, facts[inputs[0]]
+            else:
+                key = self._key(key, inputs, attributes)
+            form = forms.get(key)
+            if form is None:
+                self._load(node, key)
+                continue
+            rows, fact, is_whole = form
+            name = native.name or ""
+            if fact:
+                facts[native] = fact
+            if not is_whole:
+                self._again(rows, native, name, [value for value in inputs if value is not None])
+                continue
+            (row,) = rows
+            operands = (views[inputs[0]],) if len(inputs) == 1 else tuple([views[value] for value in inputs])
+            views[native] = view = Node(row.op, operands, row.attrs, row.type, name, Single(native, inputs))
+            add(view)
+
+    def _again(self, rows: Rows, native: ir.Value, name: str, inputs: Sequence[ir.Value]) -> None:
+        """Load a node by the rows of another one."""
+        views = [self.views[value] for value in inputs]
         if len(rows) > 1:
             self.replay(rows, Reading(native, len(rows)), views, inputs, "").name = name
-            return True
+            return
         (row,) = rows
-        operands, sources, deps = views, inputs, ()
-        if not row.is_whole:
-            own, sources = row.take(views), row.take(inputs)
-            operands, deps = own[: row.operands], own[row.operands :]
-        view = known[native] = Node(row.op, operands, row.attrs, row.type, name, Single(native, sources), None, deps)
-        self.nodes.append(view)
-        return True
+        own = row.take(views)
+        self.add(native, Node(row.op, own[: row.operands], row.attrs, row.type, name, Single(native, row.take(inputs)),
+                              None, own[row.operands :]))  # fmt: skip
 
-    def _key(self, node: ir.Node, native: ir.Value) -> tuple[Any, ...] | None:
-        """The facts on which the reading of a node with one result depends unless it looks around; ``None``: there are
-        too many."""
-        inputs, facts, type, shape = node.inputs, self._facts, native.type, native.shape
-        known = None
-        if type.__class__ is ir.TensorType and shape is not None:
-            known = self.types.known.get((id(type.dtype), shape.dims))
-        parts = [node.op_type, node.domain, node.overload, id(self._native_type(native) if known is None else known)]
-        for value in inputs:
-            fact = facts.get(value) or (0 if value is None else self._fact(value))  # type: ignore[arg-type]
-            if fact is None:
-                return None
-            parts.append(fact)
+    def _key(self, call: Any, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr]) -> tuple[Any, ...] | None:
+        """The facts on which the reading of a call depends unless it looks around: its operator and type, its
+        operands, its attributes; ``None`` for attributes that are too much."""
+        parts: list[Any] = [call, *[self._facts[value] for value in inputs]]
         if len(inputs) > 1 and len(set(inputs)) < len(inputs):
             parts.append(tuple([inputs.index(value) for value in inputs]))
-        if attributes := node.attributes.data:
-            for name, attr in attributes.items():
-                if attr.type not in _PLAIN or attr.is_ref():
-                    return None
-                value = attr.value
-                parts += name, attr.type, tuple(value) if isinstance(value, (list, tuple)) else value
+        for name, attr in attributes.items():
+            if attr.type not in _PLAIN or attr.is_ref():
+                return None
+            value = attr.value
+            parts += name, attr.type, tuple(value) if isinstance(value, (list, tuple)) else value
         return tuple(parts)
 
-    def _fact(self, value: ir.Value) -> int | None:
+    def _fact(self, value: ir.Value) -> int:
         """The number of the facts about a value on which readings depend: its type, its elements where they are few,
-        and the operator that computes it. ``None`` for integers that may be a shape."""
-        view, producer = self.views[value], value.producer()
-        type, fact = view.type, None
+        and the operator that computes it. Integers that may be a shape have a number of their own."""
+        view, producer, fact = self.views[value], value.producer(), None
+        type = view.type
         if isinstance(view.native, OnnxLeaf) and view.op != INPUT:
             tensor = view.attrs["value"]
             few = tensor.numel() * tensor.element_size() <= SMALL
             fact = (id(type), self.constant(value).tobytes()) if few else (id(type), False)
-        elif isinstance(type, TensorType) and (type.ndim > 1 or type.dtype not in ("int32", "int64")):
+        elif not _may_be_shape(type):
             fact = id(type), None if producer is None else (producer.op_type, producer.domain)
-        if fact is None:
-            return None
-        self._facts[value] = self._numbers.setdefault(fact, len(self._numbers) + 1)
-        return self._facts[value]
+        return self._numbers.setdefault(value if fact is None else fact, len(self._numbers) + 1)
 
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views
@@ -381,6 +402,11 @@ def _tensor_of(value: ir.Value) -> Any:
     except (TypeError, ValueError):
         return None
     return None if tensor is None or tensor.dtype not in DTYPES else tensor
+
+
+def _may_be_shape(type: Type | None) -> bool:
+    """True for a list of integers, or one integer, and for what is no tensor."""
+    return not isinstance(type, TensorType) or (type.ndim < 2 and type.dtype in ("int32", "int64"))
 
 
 def symbol_names(types: OnnxTypes) -> Mapping[Any, str]:
