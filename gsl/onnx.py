@@ -37,9 +37,9 @@ class Pass(ir.passes.InPlacePass):
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """The model, and whether a rule fired."""
         with paused_collector():  # once, and not for each of its steps
-            program = from_onnx(model).with_operators({spec.name: spec for spec in self.rules.operators})
+            program = from_onnx(model, check=False).with_operators({spec.name: spec for spec in self.rules.operators})
             new, trace = apply(
-                list(self.rules), program.load(), strategy=self.rules.strategy, tidy=self.rules.tidy,
+                list(self.rules), program.load(check=True), strategy=self.rules.strategy, tidy=self.rules.tidy,
                 iterative=self.iterative, max_steps=self.rules.max_steps,
                 evaluate=program.evaluate if self.fold_params else None, own=True,
             )  # fmt: skip

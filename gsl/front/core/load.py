@@ -16,7 +16,6 @@ from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Inference, Node, Op,
 from gsl.graph.node import short_name
 from gsl.spec import TABLE
 
-
 _OPERANDS: Final = attrgetter("operands")
 
 

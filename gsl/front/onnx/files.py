@@ -103,6 +103,16 @@ def _check_external(path: Path, tensor: ir.ExternalTensor) -> None:
 def checked(model: ir.Model) -> ir.Model:
     """The model, of which every name stands for one thing that is computed before it is used. FrontEndError for another
     one, for functions that call themselves, and for a version of ONNX's operators that is not read."""
+    check_version(model)
+    _check_graph(model.graph, set())
+    for function in model.functions.values():
+        _check_graph(function.graph, set())
+    groups.callers_first(model.functions)
+    return model
+
+
+def check_version(model: ir.Model) -> None:
+    """FrontEndError for a version of ONNX's operators that is not read."""
     version, newest = model.opset_imports.get(""), onnx.defs.onnx_opset_version()
     if version is not None and not OLDEST <= version <= newest:
         raise FrontEndError(
@@ -111,11 +121,6 @@ def checked(model: ir.Model) -> ir.Model:
         )
     if version is None and any(node.domain == "" for node in model.graph):
         raise FrontEndError("the model does not tell the version of ONNX's operators: opset_import lacks the domain ''")
-    _check_graph(model.graph, set())
-    for function in model.functions.values():
-        _check_graph(function.graph, set())
-    groups.callers_first(model.functions)
-    return model
 
 
 def _check_graph(graph: ir.Graph, known: set[Any]) -> None:

@@ -17,6 +17,7 @@ from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.dims import sizes_of
+from gsl.front.onnx.files import check_version, checked
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.spellings.reading import SMALL
 from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, shortest, to_torch
@@ -41,6 +42,7 @@ _PLAIN: Final = frozenset((
 ))  # fmt: skip
 
 
+_NAME: Final = attrgetter("name")
 _PARTS: Final = attrgetter("inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 
 
@@ -122,13 +124,34 @@ class OnnxLoader(Loader):
         call is one node of its inputs, by the facts on which their readings depend."""
         self._facts = _Facts(self._fact)
         """The number of the facts about each value on which the reading of a call that uses it depends."""
+        self._names: list[str | None] = []
+        """The names of all values, in order."""
+        self._is_flat = not model.functions
+        """True if there are neither functions nor graphs in nodes."""
         self._numbers: dict[Any, int] = {}
         """The numbers of facts, from 1: they are compared faster than these."""
+
+    def load_checked(self) -> Graph:
+        """The view of a model that is not known to be sound. FrontEndError as :func:`gsl.front.onnx.files.checked`.
+
+        What is used is looked up, so what is not computed before is found without another walk.
+        """
+        check_version(self.model)
+        try:
+            graph = self.load()
+        except Exception:
+            checked(self.model)
+            raise
+        names = list(filter(None, self._names))
+        if not self._is_flat or len(set(names)) < len(names):
+            checked(self.model)
+        return graph
 
     def load(self) -> Graph:
         """The view. What computes nothing that the results need, and has no effect, is not in it;
         it stays as it is in the model."""
         graph = self.model.graph
+        self._names += map(_NAME, dict.fromkeys((*graph.inputs, *graph.initializers.values())))
         for value in graph.inputs:
             if value.name not in self.weights:
                 self.add(value, Node(INPUT, type=self.type_of(value), name=value.name or "", native=OnnxLeaf(value)))
@@ -168,6 +191,7 @@ class OnnxLoader(Loader):
         if is_alias(node):
             self.views[node.outputs[0]] = self.views[node.inputs[0]]
             return
+        self._is_flat = self._is_flat and not any(True for _ in opaque.bodies(node))
         group, places = self._group(node), counted(node)
         native = node.outputs[0] if places == [0] and (group is None or len(node.outputs) == 1) else node
         call = spellings.OnnxCall(node, self)
@@ -231,11 +255,15 @@ class OnnxLoader(Loader):
     def _load_all(self, nodes: Sequence[ir.Node]) -> None:
         """Load nodes in order; one that is read as an earlier one was, by the rows of that."""
         views, facts, forms, types, add = self.views, self._facts, self._forms, self.types.known, self.nodes.append
+        note = self._names.append
         for node, (inputs, outputs, attributes, op, domain, overload) in zip(nodes, map(_PARTS, nodes)):
             if len(outputs) != 1:
+                self._names += map(_NAME, outputs)
+                self._key(None, inputs, {})  # which looks up what is used
                 self._load(node, None)
                 continue
             (native,) = outputs
+            note(name := native.name)
             type, shape, known = native.type, native.shape, None
             if type.__class__ is ir.TensorType and shape is not None:
                 known = types.get((id(type.dtype), shape.dims))
@@ -249,15 +277,14 @@ class OnnxLoader(Loader):
                 self._load(node, key)
                 continue
             rows, fact, is_whole = form
-            name = native.name or ""
             if fact:
                 facts[native] = fact
             if not is_whole:
-                self._again(rows, native, name, [value for value in inputs if value is not None])
+                self._again(rows, native, name or "", [value for value in inputs if value is not None])
                 continue
             (row,) = rows
             operands = (views[inputs[0]],) if len(inputs) == 1 else tuple([views[value] for value in inputs])
-            views[native] = view = Node(row.op, operands, row.attrs, row.type, name, Single(native, inputs))
+            views[native] = view = Node(row.op, operands, row.attrs, row.type, name or "", Single(native, inputs))
             add(view)
 
     def _again(self, rows: Rows, native: ir.Value, name: str, inputs: Sequence[ir.Value]) -> None:

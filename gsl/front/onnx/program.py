@@ -65,9 +65,10 @@ class OnnxProgram(Extended):
         """The weights by name, as tensors of ``onnx_ir``."""
         return {name: value.const_value for name, value in weights_of(self._model).items()}
 
-    def load(self) -> Graph:
-        """A fresh view of the main graph."""
-        graph = OnnxLoader(self._model, self.operators).load()
+    def load(self, *, check: bool = False) -> Graph:
+        """A fresh view of the main graph; FrontEndError for a model that has to be checked and is not sound."""
+        loader = OnnxLoader(self._model, self.operators)
+        graph = loader.load_checked() if check else loader.load()
         graph.writable = partial(_check_writable, self._model, graph.infer)
         return graph
 
@@ -157,11 +158,11 @@ def _check_writable(
     OnnxDraft(model).try_call(op, operands, attrs)
 
 
-def from_onnx(source: Any) -> OnnxProgram:
+def from_onnx(source: Any, *, check: bool = True) -> OnnxProgram:
     """The program of an ``onnx_ir.Model``, an ``onnx.ModelProto``, or a file of one.
 
     The tensors of a file that has external data stay in their files. FrontEndError for anything else, and for a file
-    that is none of a model.
+    that is none of a model. Without ``check``, a model in memory may be unsound until it is loaded.
     """
     if isinstance(source, OnnxProgram):
         return source
@@ -174,7 +175,7 @@ def from_onnx(source: Any) -> OnnxProgram:
             f"expected an onnx_ir.Model, an onnx.ModelProto or the path of a model of ONNX, found a "
             f"{type(source).__name__}"
         )
-    return OnnxProgram(checked(source))
+    return OnnxProgram(checked(source) if check else source)
 
 
 def _deserialised(proto: Any) -> ir.Model:
