@@ -33,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
     # Else inductor compiles six programs in each process and empty cache, to find out what the processor has.
     os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "0")
-    if config.getoption("--tier") == "quick":
+    tiers.chosen = config.getoption("--tier")
+    if tiers.chosen == "quick":
         tiers.without_frameworks()
     gc.disable()  # what is imported stays, and Python's collector would go through it again and again
 
@@ -49,9 +50,10 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     wanted = config.getoption("--tier")
+    tiers.thin(items)
     kept = [item for item in items if tiers.runs(item, wanted)]
     if len(kept) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if not tiers.runs(item, wanted)])
+        config.hook.pytest_deselected(items=[*{*items} - {*kept}])
         items[:] = kept
 
 

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -72,10 +74,48 @@ def test_a_quick_test_that_imports_torch_fails(tmp_path: Path) -> None:
 
 
 def test_laws_look_at_fewer_cases() -> None:
-    number = tiers.examples(600)
-    assert number == (600 if tiers.has_frameworks() else 100)
+    assert tiers.examples(600) == (600 if tiers.chosen == "long" else 100)
 
 
 def test_a_part_of_a_sweep_is_for_all() -> None:
     marks = [[mark.name for mark in each.marks] for each in tiers.sampled("abcd", 3)]
     assert marks == [[], ["long"], ["long"], []]
+
+
+class Case:
+    """A test as pytest collects it, with its name and its marks."""
+
+    path = ROOT / "tests" / "test_imports.py"
+
+    def __init__(self, name: str, **marks: int) -> None:
+        self.nodeid = name
+        self.marks = {mark: SimpleNamespace(args=(value,)) for mark, value in marks.items()}
+
+    def get_closest_marker(self, name: str) -> SimpleNamespace | None:
+        return self.marks.get(name)
+
+    def add_marker(self, name: str) -> None:
+        self.marks[name] = SimpleNamespace(args=())
+
+
+def test_the_rest_of_a_sweep_is_long() -> None:
+    """Which cases are usual follows from their names, whatever else there is; the first one always is."""
+    cases: list[Any] = [Case(f"test_it[{number}]", sweep=3) for number in range(300)]
+    alone: list[Any] = [Case(case.nodeid, sweep=3) for case in cases]
+    tiers.thin(cases)
+    for case in alone:
+        tiers.thin([case])
+    usual = [case.nodeid for case in cases if tiers.runs(case, None)]
+    assert usual[0] == "test_it[0]"
+    assert 70 < len(usual) < 130
+    assert all(tiers.runs(case, "long") != tiers.runs(case, None) for case in cases)
+    assert all(tiers.runs(case, None) for case in alone)
+    fewer: list[Any] = [Case(case.nodeid, sweep=3) for case in cases[::2]]
+    tiers.thin(fewer)
+    assert {case.nodeid for case in fewer if tiers.runs(case, None)} <= {*usual}
+
+
+def test_a_law_is_usual_and_long() -> None:
+    law: Any = Case("test_it", law=0)
+    assert tiers.runs(law, "long")
+    assert tiers.runs(law, None)

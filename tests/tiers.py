@@ -3,13 +3,15 @@
 ``pytest --tier quick`` runs the test modules that import no framework, and makes it an error to import one. ``--tier
 torch`` runs what needs torch and not TVM, ``--tier relax`` what needs TVM. A module belongs where its imports put it,
 those of what it imports from here included; a single test that needs more than its module is marked. ``--tier long``
-runs the sweeps that are marked as long, of which ``pytest`` without a tier runs none: a part of each has no mark.
+runs what is marked as long, of which ``pytest`` without a tier runs none: the rest of each sweep, and each law with all
+its random cases. A case of a sweep that is named alone (``pytest FILE::TEST[CASE]``) always runs.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import zlib
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.abc import MetaPathFinder
@@ -38,6 +40,8 @@ LATE: Final = {
 
 MARKS: Final = {"long": "long", "relax": "relax", "torch": "torch", "slow": "torch"}
 """The marks of tests that are of another tier than their module, each with that tier."""
+chosen: str | None = None
+"""The tier that runs; None for all tests but the long ones."""
 _IMPORT: Final = re.compile(
     r"^(?:from\s+([\w.]+)\s+import\s+(\([^)]*\)|[^\n]*)|import\s+([\w.]+)"
     r"|\w+ = pytest\.importorskip\(\"([\w.]+)\"\))",
@@ -106,15 +110,28 @@ def sampled(values: Iterable[object], each: int) -> list[Any]:
     return [pytest.param(value, marks=pytest.mark.long if place % each else ()) for place, value in enumerate(values)]
 
 
+def thin(items: Iterable[pytest.Item]) -> None:
+    """Mark as long all cases of a sweep but the first one and one in so many, which their names decide."""
+    begun = set[str]()
+    for item in items:
+        sweep, test = item.get_closest_marker("sweep"), item.nodeid.partition("[")[0]
+        if sweep and test in begun and zlib.crc32(item.nodeid.encode()) % sweep.args[0]:
+            item.add_marker("long")
+        begun.add(test)
+
+
 def runs(item: pytest.Item, wanted: str | None) -> bool:
     """Whether a test runs in a tier; without one, all do but the long ones."""
+    if wanted == "long" and item.get_closest_marker("law"):
+        return True
     return of_test(item) == wanted if wanted is not None else item.get_closest_marker("long") is None
 
 
 @cache
 def may_hold(path: Path, wanted: str) -> bool:
     """Whether a test module may hold tests of a tier."""
-    marks = [f"mark.{mark}" for mark, tier in MARKS.items() if tier == wanted] + ["sampled("] * (wanted == "long")
+    marks = [f"mark.{mark}" for mark, tier in MARKS.items() if tier == wanted]
+    marks += ["sampled(", "mark.sweep", "mark.law"] * (wanted == "long")
     return (
         tier(path) == wanted
         or (wanted != "quick" and path.is_relative_to(ROOT / "tests" / "conformance"))
@@ -141,5 +158,5 @@ def has_frameworks() -> bool:
 
 
 def examples(number: int) -> int:
-    """How many random cases a law looks at, of so many: the quick tests look at some of them."""
-    return number if has_frameworks() else number // 6
+    """How many random cases a law looks at, of so many: all in the long tests, a sixth in the others."""
+    return number if chosen == "long" else number // 6

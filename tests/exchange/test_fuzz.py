@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def read(data: bytes, function: object) -> None:
             function(path)  # type: ignore[operator]
 
 
+@pytest.mark.law
 @settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(BYTES) - 1), st.integers(0, 255)), max_size=4), st.integers(0, 20))
 def test_damaged_bytes(changes: list[tuple[int, int]], cut: int) -> None:
@@ -57,6 +59,7 @@ def test_damaged_bytes(changes: list[tuple[int, int]], cut: int) -> None:
     read(bytes(data[: len(data) - cut]), rules_from_taso)
 
 
+@pytest.mark.law
 @settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, len(TOKENS) - 1), st.sampled_from(["", *TOKENS])), min_size=1, max_size=4))
 def test_damaged_text(changes: list[tuple[int, str]]) -> None:
@@ -66,6 +69,7 @@ def test_damaged_text(changes: list[tuple[int, str]]) -> None:
     read("".join(tokens).encode(), rules_from_tensat)
 
 
+@pytest.mark.law
 @settings(max_examples=examples(200))
 @given(st.lists(st.sampled_from(TOKENS), max_size=20))
 def test_any_words(tokens: list[str]) -> None:

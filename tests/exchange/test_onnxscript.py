@@ -264,6 +264,7 @@ def written(steps: list[str]) -> str:
     return f"(float[3,2] x) => (float[3,2] y) <{GIVEN}> {{ {' '.join(nodes)} y = Tanh ({last}) }}"
 
 
+@pytest.mark.law
 @settings(max_examples=tiers.examples(25))
 @given(st.lists(st.sampled_from(STEPS), min_size=1, max_size=6))
 def test_random_models_compute_the_same(steps: list[str]) -> None:

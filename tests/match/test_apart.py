@@ -211,6 +211,7 @@ def greedy(view: Graph, least: int, most: int | None) -> list[tuple[str, ...]]:
 programs = st.builds(program, st.integers(0, 10**6), st.integers(4, 24))
 
 
+@pytest.mark.law
 @settings(QUICK, max_examples=examples(150))
 @given(programs, st.integers(1, 3), st.sampled_from([None, 3, 4]))
 def test_groups_are_those_of_the_definition(view: Graph, least: int, most: int | None) -> None:
@@ -219,6 +220,7 @@ def test_groups_are_those_of_the_definition(view: Graph, least: int, most: int |
     both_ways(Plan([source]), view)
 
 
+@pytest.mark.law
 @settings(QUICK, max_examples=examples(100))
 @given(programs, st.sampled_from([None, 2, 3]), st.booleans())
 def test_results_stay_equal(view: Graph, most: int | None, iterative: bool) -> None:

@@ -14,10 +14,11 @@ from gsl import attr, attr_eq, fork_to, is_op, op, pat
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Graph, Node, TensorType, TupleType, Type
 from gsl.match import Match, MatchSearch, Plan, Start, UseLists, emit
 from gsl.pat import Pattern
+from tests import tiers
 from tests.helpers.graphs import infer_type
 from tests.match.random_cases import graphs, sources
 from tests.match.test_complete import QUICK, compiled
-from tests.tiers import examples, has_frameworks
+from tests.tiers import examples
 from tests.use import test_complete as use_style
 from tests.use.brute import Case
 from tests.use.random_cases import cases
@@ -56,12 +57,14 @@ def is_written(start: Start) -> bool:
     return emit.onward not in start.function.__globals__.values()
 
 
+@pytest.mark.law
 @settings(QUICK, max_examples=examples(400))
 @given(cases())
 def test_use_style(case: Case) -> None:
     both_ways(use_style.compiled(case), case.graph)
 
 
+@pytest.mark.law
 def test_operand_style() -> None:
     """Random sources agree, are written, and match often enough."""
     counts = Counter[str]()
@@ -178,6 +181,7 @@ def test_the_comparison_of_skipped_nodes_can_fail(monkeypatch: pytest.MonkeyPatc
         both_ways(Plan(outputs, **options), dense(500))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("name", CASES)
 def test_every_construct(name: str) -> None:
     outputs, options = CASES[name]
@@ -185,6 +189,6 @@ def test_every_construct(name: str) -> None:
     plan = Plan(outputs, **{"constraints": constraints, **options})
     assert is_written(plan.start(plan.anchors[0]))
     counts = Counter[str]()
-    both_ways(plan, dense(5000 if has_frameworks() or name in RARE else 2000), counts)
+    both_ways(plan, dense(5000 if tiers.chosen == "long" or name in RARE else 2000), counts)
     assert counts["none"] > 0
     assert counts["one"] + counts["several"] > 0 or name in ("another type", "a condition without a value")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from gsl import pat
@@ -48,6 +49,7 @@ def disagreement(outputs: list[Pattern], graph: Graph, mine: set[frozenset[Any]]
     return [*missed, *[dict(key) for key in mine if key not in expected]]
 
 
+@pytest.mark.law
 def test_the_matches_are_those_of_the_enumeration() -> None:
     counts = Counter[bool]()
 
@@ -62,6 +64,7 @@ def test_the_matches_are_those_of_the_enumeration() -> None:
     assert min(counts[True], counts[False]) > examples(20), "the cases say little"
 
 
+@pytest.mark.law
 def test_every_anchor_leads_to_the_same_matches() -> None:
     counts = Counter[bool]()
 

@@ -217,6 +217,7 @@ def made(strategy: Callable[[], st.SearchStrategy[Made]]) -> st.SearchStrategy[P
     return plans()
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("strategy", [chains, variadics])
 def test_random_sources(strategy: Any) -> None:
     """They agree, are written, and match often enough."""
@@ -329,6 +330,7 @@ def divided(draw: st.DrawFn) -> tuple[Plan, Graph]:
     return Plan([op.Concatenate(pat.Tuple(*items))]), graph(make)
 
 
+@pytest.mark.law
 def test_segments() -> None:
     """Every way to divide the fields of a tuple, in the same order."""
     counts = Counter[str]()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import networkx as nx
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from networkx.algorithms.isomorphism import MultiDiGraphMatcher
@@ -83,6 +84,7 @@ def reference(outputs: list[Call], view: Graph) -> set[frozenset[tuple[Pattern, 
     }
 
 
+@pytest.mark.law
 @settings(max_examples=examples(300), suppress_health_check=list(HealthCheck))
 @given(fragments(), dags())
 def test_the_matches_are_the_monomorphisms(outputs: list[Call], view: Graph) -> None:

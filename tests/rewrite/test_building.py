@@ -89,6 +89,7 @@ def test_a_target_is_built_as_its_patterns_say(rule: Subst, view: Graph) -> None
     assert not any(found)
 
 
+@pytest.mark.law
 @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(view=graphs(most=12))
 def test_targets_are_built_as_their_patterns_say_in_any_graph(view: Graph) -> None:

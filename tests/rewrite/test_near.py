@@ -139,6 +139,7 @@ def test_what_is_too_far_is_found_in_the_end(seen: list[int | None], monkeypatch
     assert RuleSet([MELT]).apply(new)[1].count() == 0
 
 
+@pytest.mark.law
 @QUICK
 @given(graphs(most=12), st.lists(st.sampled_from(ENDING), min_size=1, unique=True), st.sampled_from([0, 1, 8]))
 def test_in_the_end_nothing_matches(view: Graph, rules: list[Subst], farthest: int) -> None:

@@ -45,6 +45,7 @@ SOUND = [
 QUICK = settings(max_examples=examples(150), suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.law
 @QUICK
 @given(graphs(most=12), st.lists(st.sampled_from(SOUND), min_size=1, max_size=4, unique=True), st.data())
 def test_sound_rules_keep_the_numbers(view: Graph, rules: list[Subst], data: st.DataObject) -> None:
@@ -61,6 +62,7 @@ ENDING = [rule for rule in SOUND if rule.name in {
 }]  # fmt: skip
 
 
+@pytest.mark.law
 @QUICK
 @given(graphs(most=12), st.lists(st.sampled_from(ENDING), min_size=1, unique=True))
 def test_at_a_fixed_point_nothing_matches(view: Graph, rules: list[Subst]) -> None:
@@ -171,6 +173,7 @@ def is_kept(view: Graph, new: Graph) -> bool:
     return all(map(is_close, outcome(view), outcome(new)))
 
 
+@pytest.mark.law
 @settings(QUICK, max_examples=examples(400))
 @given(impure(), st.lists(st.sampled_from([*SOUND, *VIEWS]), min_size=1, max_size=4, unique=True))
 def test_sound_rules_keep_what_is_changed_in_place(view: Graph, rules: list[Subst]) -> None:

@@ -126,6 +126,7 @@ def matches(rules: RuleSet, graph: Graph) -> list[tuple[str, list[str]]]:
     return sorted(found)
 
 
+@pytest.mark.law
 @given(files())
 @settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 def test_what_is_written_back_is_the_same(text: str) -> None:
@@ -152,6 +153,7 @@ def test_the_comparison_can_fail() -> None:
     assert read_text(text % "relu", "f") != read_text(text % "exp", "f")
 
 
+@pytest.mark.law
 @given(st.text(alphabet=st.sampled_from("abr:{}[],-&*!|>'\"\n #.?%@`\t0~"), max_size=60))
 @settings(max_examples=examples(150))
 def test_any_text_loads_or_is_refused(text: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -151,6 +152,7 @@ QUICK = settings(suppress_health_check=list(HealthCheck))
 CASES = st.tuples(patterns(names=OPS, most=4), graphs())
 
 
+@pytest.mark.law
 def test_the_matches_are_those_that_trying_everything_finds() -> None:
     matching = chosen = 0
 

@@ -75,12 +75,14 @@ def told(case: Case) -> str:
     return f"{case.outputs} where {case.constraints} fuzzy {case.fuzzy} extern {case.extern_use}\n{case.graph}"
 
 
+@pytest.mark.law
 @QUICK
 @given(cases())
 def test_the_matches_are_those_of_the_enumeration(case: Case) -> None:
     assert not disagreement(case, found(case, compiled(case))), told(case)
 
 
+@pytest.mark.law
 @settings(QUICK, max_examples=examples(300))
 @given(cases())
 def test_every_anchor_leads_to_the_same_matches(case: Case) -> None:
@@ -117,7 +119,7 @@ def test_the_enumeration_finds_what_is_missed_and_what_is_too_much() -> None:
     assert [what for what, _ in disagreement(only, mine)] == ["too many"]  # a tanh uses it
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_random_cases_match_often_enough() -> None:
     counts = Counter[str]()
 

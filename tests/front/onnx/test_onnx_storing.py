@@ -473,6 +473,7 @@ def models(draw: st.DrawFn) -> ir.Model:
                  more="float half = {0.5}, float[3] w = {1, -2, 0.5}")  # fmt: skip
 
 
+@pytest.mark.law
 @settings(max_examples=tiers.examples(20), deadline=None)
 @given(models(), st.lists(st.sampled_from(SIMPLER), min_size=1, unique=True), st.booleans())
 def test_random_models(native: ir.Model, chosen: list[Subst], iterative: bool) -> None:
