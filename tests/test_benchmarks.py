@@ -153,6 +153,7 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line.count("not compiled") == 2
 
 
+@pytest.mark.long
 def test_the_command_writes_the_page(tmp_path: Path) -> None:
     options = ["--only", "growth", "--rounds", "1", "--largest", "3000", "--output", str(tmp_path / "page.md")]
     main(options)

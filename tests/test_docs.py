@@ -33,6 +33,7 @@ def check(page: Path) -> None:
         assert outputs.agrees(example.output, printed), f"line {example.line} prints something else: {mend}\n{printed}"
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("page", [page for page in PAGES[1:] if [*outputs.examples(page)]], ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in outputs.needs(page):
@@ -141,6 +142,7 @@ def test_the_index_of_errors_is_complete() -> None:
         namespace["message"](namespace["Example"]("1 + 1", ""))
 
 
+@pytest.mark.long
 def test_the_site_builds_with_no_other_warning_than_that_of_a_broken_page(tmp_path: Path) -> None:
     pages = tmp_path / "docs"
     shutil.copytree(ROOT / "docs", pages, ignore=shutil.ignore_patterns("_build", "_rules", "__pycache__"))

@@ -396,7 +396,7 @@ def test_any_scopes_make_a_drawing(seed: int) -> None:
         assert all(edge.tail != edge.head for edge in made.edges)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_thousand_nodes_take_seconds() -> None:
     draw = random.Random(0)
 

@@ -143,6 +143,7 @@ def packages() -> list[str]:
     return sorted(name for name, path in MODULES.items() if path.name == "__init__.py" and name != "gsl")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("package", packages())
 def test_modules_of_a_package_do_not_import_each_other_in_a_circle(package: str) -> None:
     inside = [name for name in MODULES if name.startswith(package + ".")]

@@ -39,11 +39,10 @@ def test_only_cells_that_vary_are_hurried() -> None:
     assert notebook.cells[0].source == "optimize(wl, budget=10, threads=1)"
 
 
-LONG = ("faster", "fusion", "verify")
-"""The notebooks that take the longest; pages of the docs have examples of what they show."""
 EACH = [
-    pytest.param(path, id=path.name, marks=pytest.mark.long if path.stem in LONG else ()) for path in NOTEBOOKS
+    pytest.param(path, id=path.name, marks=() if path.stem == "first_rule" else pytest.mark.long) for path in NOTEBOOKS
 ]
+"""Of which one is usual; pages of the docs have examples of what the others show."""
 
 
 @pytest.mark.parametrize("path", EACH)

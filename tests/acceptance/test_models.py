@@ -33,6 +33,7 @@ EXPECTED: dict[str, set[str]] = {
 """Rules that fire on a model as exported."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_exported(name: str) -> None:
     old = Workload(exported(name), name=name)
@@ -46,6 +47,7 @@ def test_exported(name: str) -> None:
     assert EVERY_RULE(new, iterative=True).trace.count() == 0
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", tiers.sampled(NAMES, 3))
 def test_decomposed(name: str) -> None:
     old = Workload(decomposed(name), name=name)

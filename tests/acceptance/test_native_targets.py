@@ -37,6 +37,7 @@ CALLS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @FORMS
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_as_source(name: str, form: str) -> None:
@@ -57,6 +58,7 @@ def test_as_source(name: str, form: str) -> None:
     assert not list(Subst(pat.Call(pat.NoneOf(function), x), x).match(wl))
 
 
+@pytest.mark.sweep(3)
 @FORMS
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
@@ -121,6 +123,7 @@ def test_what_an_exported_program_can_not_hold() -> None:
         assert new.text() == wl.text()
 
 
+@pytest.mark.sweep(3)
 @FORMS
 @pytest.mark.parametrize(("call", "named"), [
     (lambda: pat.Call(torch.relu, x), r"op\.ReLU\(x\)"),

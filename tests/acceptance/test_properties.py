@@ -157,6 +157,7 @@ class Program(nn.Module):
         return values[-1], pick(draw, values)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", [*range(FEW), *(pytest.param(n, marks=pytest.mark.long) for n in range(FEW, SEEDS))])
 def test_numbers_stay_equal(seed: int) -> None:
     torch.manual_seed(seed)

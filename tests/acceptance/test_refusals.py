@@ -236,6 +236,7 @@ def test_leaves_may_coincide_and_calls_may_not(form: str) -> None:
     assert len(list(Subst(same + same, same * 2.0).match(old))) == 1
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("form", ["traced", "untyped"])
 def test_a_chain_ten_thousand_nodes_deep(form: str) -> None:
     """11. Depth costs no recursion."""

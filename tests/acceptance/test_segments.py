@@ -249,6 +249,7 @@ def test_a_stack_with_two_runs(axis: int) -> None:
     old.compare(new).check()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("rule", [ACROSS, STACKED])
 def test_rules_on_another_axis_are_verified(rule: Subst) -> None:
     assert isinstance(rule.verify(), Supported)

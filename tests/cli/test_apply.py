@@ -236,6 +236,7 @@ def test_a_module_of_tvm(
 # The command as such
 
 
+@pytest.mark.long
 def test_as_a_process(here: Path) -> None:
     root = Path(__file__).resolve().parent.parent.parent
     env = {**os.environ, "PYTHONPATH": str(root)}

@@ -64,6 +64,7 @@ def test_the_help_of_a_command(command: Command, capsys: pytest.CaptureFixture[s
         assert "is code, and is run" in " ".join(out.split())
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_the_examples_of_the_help_run(command: Command, everything: Path, gsl: Run) -> None:
     examples = usages(command.examples)

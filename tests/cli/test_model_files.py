@@ -347,6 +347,7 @@ BROKEN_MODULES = {
 }
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("kind", BROKEN_MODULES)
 def test_broken_modules(kind: str, module: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     content, text = BROKEN_MODULES[kind]

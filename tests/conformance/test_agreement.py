@@ -26,6 +26,7 @@ def workload(view: Graph, front_end: FrontEnd) -> Workload:
     return Workload(program_of(view, front_end), name=front_end.name)
 
 
+@pytest.mark.sweep(3)
 @OTHERS
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_is_the_same_on_two_front_ends(name: str, front_end: FrontEnd) -> None:
@@ -39,6 +40,7 @@ def test_a_network_is_the_same_on_two_front_ends(name: str, front_end: FrontEnd)
     one.compare(EVERY_RULE(other, iterative=True), rtol=rtol).check()
 
 
+@pytest.mark.sweep(2)
 @OTHERS
 def test_another_weight_is_found(front_end: FrontEnd) -> None:
     view = build(VIEWS["residual"])
@@ -59,6 +61,7 @@ def dynamic(b: Build, size: Any = S) -> list[Node]:
 SYMBOLIC = [front_end for front_end in AVAILABLE if front_end.symbolic]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("front_end", SYMBOLIC, ids=lambda front_end: front_end.name)
 def test_a_network_of_symbolic_sizes(front_end: FrontEnd) -> None:
     hand_made = build(dynamic if front_end.repeated else lambda b: dynamic(b, 6))

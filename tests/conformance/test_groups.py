@@ -61,6 +61,7 @@ CASES: dict[str, tuple[Callable[[Build], Any], Subst, tuple[str, dict[str, Any]]
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @EACH
 @pytest.mark.parametrize("case", CASES)
 def test_a_group(case: str, front_end: FrontEnd) -> None:

@@ -37,6 +37,7 @@ def check_sharing(graph: Graph) -> None:
     assert len(set(calls)) == len(calls)
 
 
+@pytest.mark.sweep(4)
 @EACH
 @pytest.mark.parametrize("call", EVERY_CALL, ids=str)
 def test_comes_back_as_it_was(call: ExampleCall, front_end: FrontEnd) -> None:
@@ -67,6 +68,7 @@ def run(program: Program, fed: list[torch.Tensor]) -> list[torch.Tensor]:
     return [as_tensor(value) for _, value in flatten(Workload(program)(*fed))]
 
 
+@pytest.mark.sweep(3)
 @EACH
 @pytest.mark.parametrize("family", CALLS)
 def test_computes_what_it_means(family: str, front_end: FrontEnd) -> None:

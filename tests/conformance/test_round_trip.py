@@ -15,6 +15,7 @@ from tests.rules.test_rules import FIRES
 EACH = pytest.mark.parametrize("front_end", AVAILABLE, ids=lambda front_end: front_end.name)
 
 
+@pytest.mark.sweep(3)
 @EACH
 @pytest.mark.parametrize("family", CALLS)
 def test_operators(family: str, front_end: FrontEnd) -> None:
@@ -26,6 +27,7 @@ def test_operators(family: str, front_end: FrontEnd) -> None:
     assert not front_end.differences(program.native, again.native)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("case", "front_end"), each(FIRES))
 def test_cases_of_the_rule_book(case: Fires, front_end: FrontEnd) -> None:
     program = program_of(build(case.view), front_end)

@@ -56,6 +56,7 @@ def each(cases: Iterable[Fires | Refuses]) -> list[object]:
     return [pytest.param(c, f, id=f"{label(c)}-{f.name}") for c, f in pairs if applies(c, f)]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("case", "front_end"), each(CASES))
 def test_fires(case: Fires, front_end: FrontEnd) -> None:
     program, view = write(build(case.view), front_end)
@@ -72,6 +73,7 @@ def test_fires(case: Fires, front_end: FrontEnd) -> None:
         assert (plain(again) != plain(after)) == (label(case) in front_end.listed("rewritten")), shown(again)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("case", "front_end"), each(REFUSES))
 def test_does_not_fire(case: Refuses, front_end: FrontEnd) -> None:
     program = program_of(build(case.view), front_end)
@@ -86,6 +88,7 @@ def test_does_not_fire(case: Refuses, front_end: FrontEnd) -> None:
 RUN = [case for case in CASES if case.golden is not None or case in MORE]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("case", "front_end"), each(RUN))
 def test_computes_the_same(case: Fires, front_end: FrontEnd) -> None:
     """The result, with what depends on weights only computed, has the same outputs."""

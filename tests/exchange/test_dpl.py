@@ -169,6 +169,7 @@ def takes_apart(pattern: FusionPattern) -> bool:
     return ("relax.matmul" in text) != ("relax.permute_dims" in text)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("back_end", tiers.sampled(BACK_ENDS, 3))
 def test_makes_the_groups_of_tvm(back_end: str) -> None:
     """One pattern at a time, on all graphs; those that are refused are counted."""
@@ -195,6 +196,7 @@ def test_other_groups_are_told_apart() -> None:
         assert groups_of(from_dpl(other)(wl).mod) != wanted
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", ["products", "linear", "residual", "conv of channels last"])
 def test_earlier_patterns_go_first(name: str) -> None:
     wl = Workload(GRAPHS[name])

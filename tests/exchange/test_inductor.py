@@ -95,6 +95,7 @@ def test_there_are_thirty_attention_patterns() -> None:
 QUICK = ("_sfdp_pattern_5", "_sfdp_pattern_14", "_sfdp_pattern_28")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_rule_finds_what_inductor_finds(name: str) -> None:
     assert count(name) == (1, 1)
@@ -113,6 +114,7 @@ def test_the_page_lists_the_patterns_that_come_in() -> None:
     assert listed[1].split(", ") == [str(number) for number in range(1, 31)]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_layers_of_a_model_are_found() -> None:
     import transformers as hf

@@ -59,6 +59,7 @@ def test_all_rules_have_models() -> None:
     assert set(MODELS) == {*common.__all__, *FUSIONS}
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", tiers.sampled(MODELS, 2))
 def test_rewrites_as_onnxscript_does(name: str) -> None:
     rule = from_onnxscript(theirs(name))

@@ -212,6 +212,7 @@ def fires(rules: ImportedRules, rule: TermRule, values: Values) -> tuple[bool, b
     return trace.count() > 0, equal
 
 
+@pytest.mark.long
 @with_files
 def test_every_rule_fires_on_its_own_left_side() -> None:
     for rules in (*(taso(reading) for reading in READINGS), *tensat()):
@@ -226,6 +227,7 @@ def test_every_rule_fires_on_its_own_left_side() -> None:
         assert not silent
 
 
+@pytest.mark.sweep(2)
 @with_files
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 def test_a_rule_fires_where_its_target_is_defined(reading: Reading) -> None:
@@ -242,6 +244,7 @@ def test_a_rule_fires_where_its_target_is_defined(reading: Reading) -> None:
 # What is false
 
 
+@pytest.mark.sweep(3)
 @with_files
 @pytest.mark.parametrize("name", FALSE)
 def test_a_counterexample_is_one_and_its_condition_excludes_it(name: str) -> None:
@@ -266,6 +269,7 @@ def test_the_verifier_agrees() -> None:
     assert isinstance(guarded[name].verify(max_examples=60), Supported)
 
 
+@pytest.mark.sweep(2)
 @with_files
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 def test_no_other_rule_is_false(reading: Reading) -> None:

@@ -67,6 +67,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("form", ["functions", "graph modules", "graphs"])
 def test_a_rule_rewrites_what_replace_pattern_rewrites(case: str, form: str) -> None:

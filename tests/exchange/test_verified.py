@@ -14,6 +14,7 @@ TRUE = ("taso-1", "taso-4", "taso-9", "taso-32", "taso-53", "taso-60", "taso-73"
 """Some of those that are true: products, convolutions, sums, concatenations, splits."""
 
 
+@pytest.mark.sweep(2)
 @with_files
 @pytest.mark.parametrize("name", FALSE)
 def test_what_is_false_is_refuted(name: str) -> None:
@@ -24,6 +25,7 @@ def test_what_is_false_is_refuted(name: str) -> None:
     assert all(size <= 6 for node in found.counterexample.before.nodes for size in node.shape or ())
 
 
+@pytest.mark.sweep(2)
 @with_files
 @pytest.mark.parametrize("name", TRUE)
 def test_what_is_true_is_supported(name: str) -> None:

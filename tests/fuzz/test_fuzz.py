@@ -22,6 +22,7 @@ from tests.fuzz.target import TARGETS
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 def test_finds_nothing(name: str) -> None:
     TARGETS[name].run()
@@ -123,6 +124,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_finds(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, put = FAULTS[fault]

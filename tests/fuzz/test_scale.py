@@ -21,6 +21,7 @@ DEEP = 30_003
 X = pat.Wildcard()
 
 
+@pytest.mark.long
 def test_a_graph_that_is_wide() -> None:
     view = wide(50_000)
     assert len(view) == 150_001

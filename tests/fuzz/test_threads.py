@@ -86,6 +86,7 @@ def outcome(rule_set: RuleSet, subject: Graph) -> tuple[str, str]:
     return str(new), str(trace)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("same", [True, False])
 def test_new_rules_on_views(same: bool) -> None:
     """Searches are compiled, functions written, tables filled while all threads need them."""
@@ -145,6 +146,7 @@ def workload(number: int, form: str) -> Workload:
     return Workload.from_exported(torch.export.export(model, inputs))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("same", [True, False])
 @pytest.mark.parametrize("form", ["traced", "exported"])
 def test_workloads_of_torch(form: str, same: bool) -> None:
@@ -176,6 +178,7 @@ def test_one_pass_in_place_on_modules_of_several_threads() -> None:
         assert len(shared.traces) == THREADS
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("same", [True, False])
 def test_workloads_of_relax(same: bool) -> None:
     relax = pytest.importorskip("tvm.relax")

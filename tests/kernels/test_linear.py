@@ -213,6 +213,7 @@ class _Module(torch.nn.Module):
         return self.function(x)  # type: ignore[operator,no-any-return]
 
 
+@pytest.mark.long
 def test_a_saved_program_needs_one_import(tmp_path: Path) -> None:
     path = tmp_path / "layer.pt2"
     layer = _Module(lambda x: LINEAR(x, torch.ones(4, 32)))

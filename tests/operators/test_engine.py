@@ -201,6 +201,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("point", "dynamic"),
     [
@@ -313,6 +314,7 @@ def names_of(module: fx.GraphModule) -> list[str]:
     return [str(node.target).split(".")[1] for node in module.graph.nodes if "_c10d_functional" in str(node.target)]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("point", "form"), [(point, form) for point in POINTS for form in NORMS if (point, form) != (POINTS[0], "called")]
 )

@@ -153,6 +153,7 @@ def test_a_rule_is_written_without_a_framework(core: Environment) -> None:
     assert core.printed("python", "-c", missing) == "[]\n"
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("command", "text"),
     [
@@ -206,6 +207,7 @@ def test_what_a_part_needs_is_told(core: Environment) -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_types_are_seen(core: Environment) -> None:
     """A program that uses the wheel is checked against its types, which are strict."""
     program = core.folder / "typed.py"
@@ -226,6 +228,7 @@ def test_the_types_are_seen(core: Environment) -> None:
 # With torch
 
 
+@pytest.mark.long
 def test_a_new_user(wheel: Path, tmp_path: Path) -> None:
     """From the wheel to a checked result, with everything that is installed here."""
     made = environment(wheel, tmp_path)

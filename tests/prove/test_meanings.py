@@ -97,6 +97,7 @@ def difference(calc: Calculation, numbers: Numbers, tensor: Tensor, wanted: Any)
     return max(abs(numbers.sum(value, dict(zip(axes, index))) - float(wanted[index])) for index in some)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_it_is_the_meaning_in_torch(name: str, number: int) -> None:
     if name in OPEN:

@@ -23,6 +23,7 @@ QUICK = (
 """The rules of the book of which the proof takes a few seconds at most; benchmarks/verification.py goes through all."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", QUICK)
 def test_rules_of_the_book_are_proved(name: str) -> None:
     found = prove(RULES[name])
@@ -30,6 +31,7 @@ def test_rules_of_the_book_are_proved(name: str) -> None:
 
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", [*tiers.sampled(VARIANTS, 3), *WRONG])
 def test_no_wrong_rule_is_proved(name: str) -> None:
     rule = VARIANTS[name].rule() if name in VARIANTS else WRONG[name].make()

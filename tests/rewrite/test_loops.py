@@ -78,6 +78,7 @@ def test_a_circle_of_three_beside_progress() -> None:
         assert f": {name}: %" in text
 
 
+@pytest.mark.long
 def test_a_large_circle_is_noticed_early_and_shown_at_one_place() -> None:
     rewrites = 0
 

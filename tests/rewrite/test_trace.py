@@ -101,6 +101,7 @@ def test_the_book_replayed(name: str) -> None:
     replayed(trace, build(VIEWS[name]), new)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.law
 @pytest.mark.parametrize("strategy", ["priority", "largest", "first"])
 @pytest.mark.parametrize("iterative", [False, True])

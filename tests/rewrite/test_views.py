@@ -120,6 +120,7 @@ def of_relax(rules: RuleSet | None = None) -> Callable[[], Any]:
     return lambda: rules(Workload.from_relax(module)).mod
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("make", [in_place, of_torch, of_relax])
 @pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
 def test_what_a_rewrite_needs_is_freed_without_the_collector(

@@ -174,6 +174,7 @@ DECOMPOSED = ("masked_fill in place", "windows", "heads in the batch", "grouped 
 CASES = [*((name, "exported") for name in SPELLINGS), *((name, "decomposed") for name in DECOMPOSED)]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "form"), CASES)
 def test_it_is_found(name: str, form: str) -> None:
     program, tensors = exported(SPELLINGS[name], *given()), given()
@@ -281,6 +282,7 @@ def step_id(steps: Any) -> str:
     return "+".join(step.__name__ for step in steps) or "none"
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("steps", tiers.sampled(STEPS, 3), ids=step_id)
 def test_a_step_is_supported(steps: Any) -> None:
     """The whole rule has too many steps for its instances to be drawn; each is verified alone.
@@ -298,6 +300,7 @@ MODELS = {"llama": True, "swin": False, "xlnet": False, "deberta-v2": True}
 """Architectures that write attention each in its own way, and whether they are run with a padding mask."""
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_all_layers_of_a_model_are_found(name: str) -> None:
     model = example(name, mask=MODELS[name])
@@ -309,6 +312,7 @@ def test_all_layers_of_a_model_are_found(name: str) -> None:
     torch.testing.assert_close(outputs, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.long
 def test_all_layers_are_found_in_every_form() -> None:
     model = example("gpt_neo", batch=1)
     with torch.no_grad():

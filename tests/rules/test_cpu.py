@@ -115,6 +115,7 @@ def test_a_lower_precision_keeps_what_was_joined(lower: RuleSet) -> None:
     assert f"packed.conv2d_add(%x, %w, %y, activation='relu', precision='{precision}')" in shown(adding)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("rule", [*CPU, *INT8], ids=lambda rule: rule.name)
 def test_it_is_supported(rule: Any) -> None:
     verdict = rule.verify(max_examples=60)

@@ -183,6 +183,7 @@ def test_it_only_looks_like_an_idiom(name: str) -> None:
     wl.compare(new).check()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.name)
 def test_it_is_supported(rule: Subst) -> None:
     found = rule.verify(max_examples=100 if rule.name.startswith("group") else 30)
@@ -216,6 +217,7 @@ def exported_and_decomposed(name: str) -> tuple[ExportedProgram, ExportedProgram
     return exported, exported.run_decompositions()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", COUNTS)
 def test_all_norms_and_activations_of_a_model_are_found(name: str) -> None:
     for program in exported_and_decomposed(name):

@@ -89,6 +89,7 @@ def case_id(case: Case) -> str:
     return " ".join([*case[:2], *(str(part) for part in case[2:] if part)])
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("case", tiers.sampled(cases(), 3), ids=case_id)
 def test_the_table(case: Case) -> None:
     kind, followers, which, addition, swapped, activation = case

@@ -63,6 +63,7 @@ def shuffled(seed: int) -> RuleSet:
     return RuleSet(rules, tidy=True)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ["bert", "t5_encoder", "vit"])
 def test_exports_and_decomposed_exports_become_one_program(name: str) -> None:
     exported, decomposed = workloads(name)
@@ -176,6 +177,7 @@ def test_the_comparison_of_orders_can_fail() -> None:
     assert len(results) == 2
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("rule", NEW, ids=lambda rule: rule.name)
 def test_it_is_supported(rule: Subst) -> None:
     found = rule.verify(max_examples=60)

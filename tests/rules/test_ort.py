@@ -115,6 +115,7 @@ ROTARY = (rotary_embedding, rotary_embedding_tables, rotary_embedding_rows)
 """Rules of which few instances are drawn: halves of tables are seldom equal by chance. They have tests of their own."""
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("rule", tiers.sampled(RULES, 3), ids=lambda rule: rule.name)
 def test_a_rule_holds(rule: Subst) -> None:
     assert rule in ORT

@@ -196,6 +196,7 @@ FAMILIES: dict[str, tuple[Callable[[Draw], View], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_numbers_stay_equal_wherever_a_rule_fires(family: str) -> None:
     make, names = FAMILIES[family]

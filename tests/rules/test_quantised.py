@@ -92,6 +92,7 @@ LAYERS: dict[str, tuple[Layer, Tensor, int, int]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layer_is_one_quantised_call(name: str, tmp_path: Path) -> None:
     model, x, quantise, dequantise = LAYERS[name]
@@ -263,6 +264,7 @@ VERIFIED = [
 """Of rules that differ by their layer only, a few; those for calls of ONNX are not verified."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("rule", tiers.sampled(VERIFIED, 4), ids=lambda rule: rule.name)
 def test_a_rule_holds(rule: Subst) -> None:
     assert isinstance(rule.verify(max_examples=20), Supported)

@@ -109,6 +109,7 @@ def workload(name: str) -> Workload:
     return Workload.from_torch(Net(function, **layers).eval(), inputs, name=name)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", MODULES)
 def test_fires_on_an_exported_module(name: str) -> None:
     before = workload(name)
@@ -134,6 +135,7 @@ def test_the_others_have_no_module() -> None:
     assert set(RULES) - set(MODULES) == {"dispatch-tuple"}
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", MODULES)
 def test_the_book_on_an_exported_module(name: str) -> None:
     before = workload(name)

@@ -76,6 +76,7 @@ def test_every_operator_has_examples_and_is_known_to_numpy() -> None:
     assert set(plain.PLAIN) <= set(TABLE)
 
 
+@pytest.mark.sweep(3)
 @EACH
 def test_meaning_and_type(call: ExampleCall) -> None:
     spec = TABLE[call.op]
@@ -91,6 +92,7 @@ def test_most_calls_have_a_type_without_torch() -> None:
     assert {call.op for call in EVERY_CALL if without_torch(call)} == set(TABLE)
 
 
+@pytest.mark.sweep(4)
 @EACH
 def test_canonical_attributes_are_fixed(call: ExampleCall) -> None:
     """Completing completed attributes changes nothing, whether or not the types are known."""

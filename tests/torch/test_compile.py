@@ -24,6 +24,7 @@ from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, comp
 IMAGES = torch.randn(2, 3, 8, 8)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("then", ["eager", "aot_eager"])
 @pytest.mark.parametrize("options", [{}, {"fold_params": True}, {"iterative": True, "check": True}], ids=str)
 def test_numbers_are_those_of_the_model(then: str, options: dict[str, Any]) -> None:

@@ -156,6 +156,7 @@ def test_rules_fire_in_inductor() -> None:
     )
 
 
+@pytest.mark.long
 @needs_compiler
 def test_rules_fire_in_the_graphs_of_training_whose_sizes_are_symbols() -> None:
     class Model(nn.Module):

@@ -46,6 +46,7 @@ def nested(self: Any, x: torch.Tensor) -> torch.Tensor:
 FORMS = {"cond": conditional, "while_loop": loop, "map": rows, "invoke_subgraph": nested}
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_exported_programs_have_the_numbers_of_the_model(form: str, decomposed: bool) -> None:
@@ -141,6 +142,7 @@ its own
         equal(new.mod(inputs), old.mod(inputs))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("then", ["eager", "aot_eager"])
 @pytest.mark.parametrize("form", FORMS)
 def test_compiled_models_give_the_numbers_of_the_model(form: str, then: str) -> None:

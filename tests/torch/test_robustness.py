@@ -255,6 +255,7 @@ def chain(length: int) -> fx.GraphModule:
     return fx.GraphModule(nn.Module(), graph)
 
 
+@pytest.mark.long
 def test_graphs_of_fifty_thousand_nodes() -> None:
     def seconds(length: int) -> float:
         module = chain(length)

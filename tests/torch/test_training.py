@@ -110,6 +110,7 @@ def tokens(*size: int) -> torch.Tensor:
     return torch.randint(0, 50, size)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("make", tiers.sampled([bert, llama], 2))
 def test_transformers_give_the_numbers_of_the_model(make: Any) -> None:
     module, rule, times = make()
@@ -145,6 +146,7 @@ class Layers(nn.Module):
         return self.drop(self.norm(x))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("form", ["exported", "decomposed", "traced"])
 def test_a_layer_in_training_mode_gets_the_hint_to_leave_it(form: str) -> None:
     x = pat.Wildcard()

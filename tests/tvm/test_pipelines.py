@@ -110,6 +110,7 @@ PIPELINES = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_pass_stands_before_lowering(
     pipeline: str, module: tvm.IRModule, net: nn.Module, inputs: torch.Tensor

@@ -41,6 +41,7 @@ def verdict(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> tuple[Verd
     return verdicts[name]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", [*sorted(AWKWARD), *tiers.sampled([n for n in RULES if n not in AWKWARD], 2)])
 def test_rule(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> None:
     found, seconds = verdict(name, verdicts)

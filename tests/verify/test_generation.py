@@ -75,6 +75,7 @@ def test_evidence_names_the_dtypes_that_a_leaf_did_not_have_alone() -> None:
     assert f"not generated: {leaf} with a dtype of its own: {', '.join(undrawn)}" in str(verdict)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", TABLE)
 def test_every_operator_has_instances(name: str) -> None:
     whole = call(name)
@@ -82,6 +83,7 @@ def test_every_operator_has_instances(name: str) -> None:
     assert len(instances(rule)) >= TRIED // 2
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", [name for name, spec in TABLE.items() if not spec.fields])
 def test_every_operator_has_instances_of_a_wanted_type(name: str) -> None:
     v = pat.Param()
@@ -182,6 +184,7 @@ def sources() -> dict[str, Callable[[], Subst]]:
 SOURCES = sources()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", SOURCES)
 def test_every_construct_has_instances(name: str) -> None:
     assert len(instances(SOURCES[name]())) >= TRIED // 3

@@ -193,6 +193,7 @@ def test_a_number_of_instances_is_positive(count: Any) -> None:
         identity().verify(max_examples=count)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", [*WRONG_IN_FEW_CASES, *RIGHT_IN_ALL])
 def test_subtle_mistakes(name: str) -> None:
     source, target, *where = WRONG_IN_FEW_CASES.get(name) or RIGHT_IN_ALL[name]
@@ -275,6 +276,7 @@ def test_mutants_of_a_right_rule_are_refuted() -> None:
     assert "of the mutants refuted" in str(found)
 
 
+@pytest.mark.long
 def test_mutants_cover_operands_literals_guards_and_outputs() -> None:
     a, b = op.Exp(x - y), op.Tanh(x - y)
     rule = Subst([a, b], [op.Exp(x + y * -1.0), op.Tanh(x - y)], where=[x.dtype == "float32", y.dtype == "float32"])

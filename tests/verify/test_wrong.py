@@ -35,6 +35,7 @@ def verdict(name: str, verdicts: dict[str, Verdict]) -> Refuted:
     return found
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_refuted(name: str, verdicts: dict[str, Verdict]) -> None:
     found = verdict(name, verdicts)
@@ -85,6 +86,7 @@ def test_a_condition_is_looked_for_when_it_is_asked_for() -> None:
     assert len(compared) == asked
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", WRONG)
 def test_the_missing_condition_is_suggested(name: str, verdicts: dict[str, Verdict]) -> None:
     found = verdict(name, verdicts)
@@ -107,6 +109,7 @@ def attention_of(*where: Callable[[Any], Any]) -> Subst:
     return Subst(op.Matmul(op.Softmax(scores, axis=-1), v), target, where=conditions, name="attention")
 
 
+@pytest.mark.long
 def test_a_leaf_that_alone_has_another_dtype_refutes() -> None:
     """A boolean mask is added as 0 and 1, while attention leaves out what it forbids."""
     found = attention_of().verify()
@@ -149,6 +152,7 @@ def mean_of_both_halves() -> Subst:
     return Subst(whole, (left + right) * 0.5)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("make", "conditions"), [
     (even_power, ["c.value % 2 == 0", "k.value % 2 == 0"]),
     (middle_of_a_reversed_vector,

@@ -63,6 +63,7 @@ def test_a_rule_without_a_variant_is_named_with_the_file_of_its_neighbours() -> 
     assert lacking([])["gelu-erf"] == [folder]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", each(VARIANTS))
 def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
     (_, found), variant = verdict(name, verdicts), VARIANTS[name]
@@ -76,6 +77,7 @@ def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
         assert variant.condition in found.suggestion.text
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", each(SOME))
 def test_the_program_shows_the_difference(name: str, verdicts: Verdicts) -> None:
     program = verdict(name, verdicts)[1].counterexample.code
@@ -85,6 +87,7 @@ def test_the_program_shows_the_difference(name: str, verdicts: Verdicts) -> None
     assert "output 0 of the source" in shown.getvalue()
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", each([name for name in FIRST if VARIANTS[name].condition][::3]))
 def test_the_suggested_condition_is_the_missing_one(name: str, verdicts: Verdicts) -> None:
     """On other instances than those by which it was found."""

@@ -68,6 +68,7 @@ def same_results(old: Any, new: Any, value: torch.Tensor) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_exported(name: str) -> None:
     ep, value = exported(name)
@@ -75,12 +76,14 @@ def test_exported(name: str) -> None:
     same_results(program, check(program, value), value)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", tiers.sampled(ARCHITECTURES, 3))
 def test_decomposed(name: str) -> None:
     _, value = exported(name)
     check(fx.from_exported(decomposed(name)), value)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_module(name: str) -> None:
     ep, value = exported(name)
@@ -110,6 +113,7 @@ MADE_ANEW: Final = [
 ]  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("name", "form"), MADE_ANEW)
 def test_every_call_made_anew(name: str, form: str) -> None:
     """All canonical calls are written instead of copied: the results and the view are the same."""
@@ -129,6 +133,7 @@ def op_of(node: Node) -> str:
 DYNAMIC: Final = {"attention": (0, 1), "conv_net": (0,), "bert": (1,), "gpt2": (1,), "vit": (0,)}
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", tiers.sampled(DYNAMIC, 3))
 def test_symbolic_sizes_made_anew(name: str) -> None:
     """The same with symbolic sizes; the new program is saved, decomposed, and run at other sizes."""

@@ -60,6 +60,7 @@ def loaded(form: str, function: Callable[..., Any]) -> Workload:
     return Workload.from_exported(exported.run_decompositions() if form == "decomposed" else exported)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("form", ["exported", "decomposed", "traced"])
 @pytest.mark.parametrize("name", BIASED)
 def test_one_pattern_finds_all_biases(name: str, form: str) -> None:

@@ -66,6 +66,7 @@ PARTS = RuleSet([
 ])  # fmt: skip
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("rules", [PRODUCER, PARTS], ids=["producer", "parts"])
 @pytest.mark.parametrize("name", CALLS)
 def test_exported_calls_are_read_and_rewritten(name: str, rules: Any) -> None:

@@ -84,6 +84,7 @@ def program_of(seed: int, way: str) -> tuple[Any, list[Value]]:
     return fx.from_model(model, tuple(values)), values
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", ["traced", "exported"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_parts_made_anew(seed: int, way: str) -> None:
@@ -98,6 +99,7 @@ def test_parts_made_anew(seed: int, way: str) -> None:
             torch.testing.assert_close(a, b)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_parts_made_anew_in_place(seed: int) -> None:
     for share in (0.0, 0.3, 1.0):
@@ -124,6 +126,7 @@ class Recorder(torch.fx.Interpreter):
         return value
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", ["traced", "exported"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_canonical_values_never_change(seed: int, way: str) -> None:

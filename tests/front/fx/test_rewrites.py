@@ -367,6 +367,7 @@ def test_new_multiple_results(way: str) -> None:
     same(program, stored, value)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("way", ["exported", "decomposed"])
 def test_symbolic_sizes(way: str) -> None:
     """New calls whose arguments are sizes that only the run will tell."""

@@ -81,6 +81,7 @@ def exported(function: Any, *values: torch.Tensor, **options: Any) -> Program:
 # ---------------------------------------------------------------- ways into the front end
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("model", [ConvNet, Attention, Stateful])
 def test_dynamic_shapes(model: Any) -> None:
     value = {ConvNet: IMAGE, Attention: torch.randn(2, 6, 8), Stateful: torch.arange(6)}[model]

@@ -151,6 +151,7 @@ def complete(case: ExampleCall) -> dict[str, Any]:
     return TABLE[case.op].complete(case.attrs, tuple(map(type_of_value, case.operands)))
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("dialect", ["torch", "aten"])
 @pytest.mark.parametrize("case", WRITES, ids=str)
 def test_what_is_written_means_the_operator(case: ExampleCall, dialect: str) -> None:
@@ -607,6 +608,7 @@ SAME: dict[str, list[C]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", SAME)
 def test_all_spellings_of_a_call_read_alike(name: str) -> None:
     once = Once()
@@ -643,6 +645,7 @@ def variants(call: C) -> list[C]:
     return [C(call.target, tuple(args), kwargs) for args, kwargs in calls]
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SAME)
 def test_a_reading_is_exact_for_whatever_torch_accepts(name: str) -> None:

@@ -132,6 +132,7 @@ def exported(module: nn.Module, x: torch.Tensor, opset: int, new: bool) -> Workl
     return Workload.from_onnx(program.model if program is not None else onnx.load_from_string(file.getvalue()))
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("name", "opset", "new"), CASES)
 def test_a_round_trip(name: str, opset: int, new: bool) -> None:
     module, x = made(name)

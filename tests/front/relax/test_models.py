@@ -65,6 +65,7 @@ MODELS: dict[str, tuple[Callable[[], tuple[nn.Module, torch.Tensor]], str]] = {
 """Each with an operator that the rule book does without."""
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_is_rewritten_and_still_computes_the_same(name: str) -> None:
     make, gone = MODELS[name]

@@ -101,6 +101,7 @@ def run_written(written: list[Written]) -> Callable[[int], Any]:
     return run
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.filterwarnings("ignore:var")
 @pytest.mark.parametrize("index", EACH)
 def test_what_is_written_means_what_the_operator_means(

@@ -133,6 +133,7 @@ FLOAT64: list[Equation] = [
 ]  # fmt: skip
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("method", "equation"),
     [(method, row) for method, rows in (("integers", INTEGERS), ("field", FIELD), ("", FLOAT64)) for row in rows],

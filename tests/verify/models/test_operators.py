@@ -45,6 +45,7 @@ def test_the_tables_of_the_page_are_up_to_date() -> None:
     assert found == [INTEGERS & FIELD, INTEGERS - FIELD, FIELD - INTEGERS, NATIVE]
 
 
+@pytest.mark.sweep(4)
 @each
 def test_every_call_equals_itself(op: str, graph: Any) -> None:
     found = compare(graph, graph, seed=3)
@@ -61,6 +62,7 @@ def test_every_call_equals_itself(op: str, graph: Any) -> None:
             assert (output.method in ("integers", "field"), "field" in output.reason) == (True, False)
 
 
+@pytest.mark.sweep(4)
 @each
 def test_the_bounds_hold_for_the_real_kernels(op: str, graph: Any) -> None:
     program, leaves, rng = prepared(graph)
@@ -88,6 +90,7 @@ def test_the_bounds_hold_for_the_real_kernels(op: str, graph: Any) -> None:
     assert compared > 0
 
 
+@pytest.mark.sweep(4)
 @each
 def test_integers_are_what_torch_computes(op: str, graph: Any) -> None:
     program, leaves, rng = prepared(graph)
@@ -120,6 +123,7 @@ def residues(value: Exact, modulus: int = P) -> Any:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("op", "graph"), [(op, graph) for op, graph in VIEWS if op in POLYNOMIAL])
 def test_the_field_is_a_homomorphic_image_of_the_rationals(op: str, graph: Any) -> None:
     """Reducing the rational result is computing with reduced leaves."""
@@ -139,6 +143,7 @@ def test_the_field_is_a_homomorphic_image_of_the_rationals(op: str, graph: Any) 
             assert torch.equal(x, y)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize(("op", "graph"), [(op, graph) for op, graph in VIEWS if op in FIELD])
 def test_the_field_has_values_for_what_it_covers(op: str, graph: Any) -> None:
     program, leaves, rng = prepared(graph)

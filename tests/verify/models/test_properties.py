@@ -120,6 +120,7 @@ def test_a_program_equals_itself_and_not_its_double(steps: Steps, seed: int) -> 
 CASES = [case for case in FIRES if case.label != "no elements"]
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.rule}: {case.label}")
 def test_no_rule_of_the_book_is_refuted(case: Any) -> None:
     before = build(case.view)
