@@ -270,7 +270,8 @@ def test_a_size_is_computed_in_the_version_of_the_model(opset: int) -> None:
 
 
 def test_a_size_that_no_input_has_is_refused() -> None:
-    wl = workload("a = Tanh(x) n = NonZero(x) f = Cast<to: int = 1>(n) y = Tanh(f)", outputs="float[2,3] a, float[2,m] y")
+    body = "a = Tanh(x) n = NonZero(x) f = Cast<to: int = 1>(n) y = Tanh(f)"
+    wl = workload(body, outputs="float[2,3] a, float[2,m] y")
     trace = FILLED(wl).trace
     assert len(trace.firings) == 1
     assert "that of no input" in str(trace.refused)
