@@ -7,7 +7,7 @@ which tells the rules for which both are what they want. A third operator tells 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
@@ -17,6 +17,10 @@ from gsl.match.plan import USER, Candidates, Hint, Plan, SameNode
 
 SEVERAL = 4
 """The number of rules from which on a table is made."""
+SOME = 500
+"""The number of nodes, or a few more, that are looked up by all hints while they are in the cache of the processor."""
+
+
 def candidates(
     plans: Iterable[Plan], by_op: Mapping[Op, list[Node]], *, at_roots: bool = False
 ) -> list[Candidates]:
@@ -56,7 +60,7 @@ class _Row:
 
     hints: tuple[Hint | SameNode, ...]
     parts: list[list[Node]]
-    """Nodes in graph order; those of other operators, at a node or near to it, are in another list."""
+    """Nodes in graph order; those of other operators, at a node or near to it, and further ones are in other lists."""
 
 
 def _look_up(found: Sequence[Candidates], by_op: Mapping[Op, list[Node]]) -> list[list[list[Node]]]:
@@ -69,9 +73,20 @@ def _look_up(found: Sequence[Candidates], by_op: Mapping[Op, list[Node]]) -> lis
             for op in each.start.matchers[pattern].ops or each.ops or ():
                 groups.setdefault(op, []).append(row)
     for op, group in groups.items():
-        if op in by_op:
-            _sort(by_op[op], group, 0)
+        for some in _some_of(by_op.get(op, [])):
+            _sort(some, group, 0)
     return parts
+
+
+def _some_of(nodes: list[Node]) -> Iterator[list[Node]]:
+    """The nodes, some at a time; those of one topological number come together."""
+    start = 0
+    while start < len(nodes):
+        end = start + SOME
+        while end < len(nodes) and nodes[end].index == nodes[end - 1].index:
+            end += 1
+        yield nodes[start:end]
+        start = end
 
 
 def _merged(parts: Sequence[list[Node]]) -> list[Node]:

@@ -361,9 +361,14 @@ class RulePass:
         for node in where.nodes if where.ops is None else self._also_moved(where):
             if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
                 tried += 1
-                matches = find(node, outputs, blocked, use_lists)
-                if matches:
-                    self._first(rule, matches, node)
+                refused: dict[Refused, None] = {}
+                for match in islice(find(node, outputs, blocked, use_lists), MAX_REFUSALS):
+                    reason = self._try(rule, match, node)
+                    if reason is None:
+                        break
+                    refused[reason] = None
+                if refused:
+                    self.trace.refused += refused
         self.tried += tried
 
     def _move(self, later: Iterable[Candidates]) -> None:
@@ -403,18 +408,6 @@ class RulePass:
             if where.ops is not None and other.op in where.ops and self.places.get(other, -1) > last:
                 heapq.heappush(late, self.places[other])
         return len(self.moved)
-
-    def _first(self, rule: Subst, matches: Iterable[Match], node: Node) -> None:
-        """Rewrite the first match from this node that is not refused."""
-        seen: set[Refused] | None = None
-        for match in islice(matches, MAX_REFUSALS):
-            refused = self._try(rule, match, node)
-            if refused is None:
-                return
-            seen = set() if seen is None else seen
-            if refused not in seen:
-                seen.add(refused)
-                self.trace.refused.append(refused)
 
     def _best_first(self, found: Sequence[tuple[Subst, Candidates]]) -> None:
         """Rewrite the match that is best of all, then the best that is left, and so on."""

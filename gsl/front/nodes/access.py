@@ -61,8 +61,9 @@ class Access:
                 "objects"
             )
         operands = tuple(found)
-        for place, operand in enumerate(operands):
+        for operand in operands:
             if operand is None:
+                place = [each is None for each in operands].index(True)
                 raise FrontEndError(f"operands({shown(item)}) gives None as operand {place}: leave it out")
         return operands
 
@@ -92,28 +93,27 @@ class Access:
 
     def make(self, op: Op, operands: Sequence[Any], attrs: Mapping[str, Any], old: Any) -> Any:
         """A new object, which has that operator and these operands."""
-        what = f"rebuild of a {op_name(op)}"
         if self.rebuild is None:
-            raise FrontEndError(f"{what}: the graph can only be matched; give rebuild= to Workload.from_nodes")
+            raise _rebuilding(op, ": the graph can only be matched; give rebuild= to Workload.from_nodes")
         try:
             made = self.rebuild(op.name if isinstance(op, OpName) else op, operands, dict(attrs), old)
         except Exception as error:
-            raise FrontEndError(f"{what} failed: {type(error).__name__}: {error}") from error
+            raise _rebuilding(op, f" failed: {type(error).__name__}: {error}") from error
         if made is None:
-            raise FrontEndError(f"{what} gives None, expected the new object")
+            raise _rebuilding(op, " gives None, expected the new object")
         if made is old:
-            raise FrontEndError(
-                f"{what} gives the old object, of which the graph before the rewrite is made: give a new one"
+            raise _rebuilding(
+                op, " gives the old object, of which the graph before the rewrite is made: give a new one"
             )
         kind = self.op_of(made)
         if kind != op:
-            raise FrontEndError(f"{what} gives {shown(made)}, whose operator is {op_name(kind)}")
+            raise _rebuilding(op, f" gives {shown(made)}, whose operator is {op_name(kind)}")
         found = self.operands_of(made)
         if len(found) != len(operands) or not all(map(is_, found, operands)):
-            raise FrontEndError(
-                f"{what} gives {shown(made)}, whose operands are {_list(found)}; expected {_list(operands)}, the "
-                "objects that it was given"
-            )
+            raise _rebuilding(
+                op, f" gives {shown(made)}, whose operands are {_list(found)}; expected {_list(operands)}, the objects "
+                "that it was given"
+            )  # fmt: skip
         self.attrs_of(made)
         return made
 
@@ -137,6 +137,10 @@ class Access:
             return function(item)
         except Exception as error:
             raise FrontEndError(f"{name}({shown(item)}) failed: {type(error).__name__}: {error}") from error
+
+
+def _rebuilding(op: Op, problem: str) -> FrontEndError:
+    return FrontEndError(f"rebuild of a {op_name(op)}{problem}")
 
 
 def shown(item: Any) -> str:

@@ -11,6 +11,7 @@ from gsl.front.nodes.access import Access, shown
 from gsl.graph import Graph, Node, Op, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.text import node_names
+from gsl.pause import paused_collector
 
 
 class NodesProgram(Unchangeable):
@@ -82,6 +83,7 @@ class NodesProgram(Unchangeable):
         raise FrontEndError(f"%{node.name} is an object of the user's graph, which can't be computed ahead")
 
 
+@paused_collector()
 def _read(outputs: Sequence[Any], access: Access) -> Graph:
     """The view of the graph that ends in these objects, operands first. Each object is asked once."""
     nodes: dict[int, Node] = {}
