@@ -3,7 +3,6 @@ anew."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,44 +12,34 @@ from gsl.front.relax.load import Loaded
 from gsl.graph import INPUT, Graph, Node
 
 
-@dataclass(slots=True)
 class RelaxPlan:
-    """The way in which each node of a rewritten view gets into the new function."""
+    """The way in which each node of a rewritten view gets into the new function: its binding stays, or is written anew.
+    """
 
-    kept: dict[Reading | Single, Arguments] = field(default_factory=dict)
-    """The readings whose bindings stay, with the new values of their variables."""
-    hidden: dict[int, Arguments] = field(default_factory=dict)
-    """The numbers of the bindings without a view node that stay too, with the same."""
-    inner: set[Node] = field(default_factory=set)
-    """View nodes that are part of a binding that stays."""
-
-
-def plan(graph: Graph, loaded: Loaded) -> RelaxPlan:
-    """Decide for each node of the view whether its binding stays or is written anew."""
-    planner = _Planner(graph, loaded)
-    for node in graph.nodes:
-        if node.native is not None:
-            planner.decide(node)
-    planner.names()
-    return planner.plan
-
-
-class _Planner:
     def __init__(self, graph: Graph, loaded: Loaded) -> None:
         self.graph = graph
         self.loaded = loaded
         self.function: RelaxFunction = loaded.function
         self.outputs = set(graph.outputs)
-        self.plan = RelaxPlan()
+        self.kept: dict[Reading | Single, Arguments] = {}
+        """The readings whose bindings stay, with the new values of their variables."""
+        self.hidden: dict[int, Arguments] = {}
+        """The numbers of the bindings without a view node that stay too, with the same."""
+        self.inner: set[Node] = set()
+        """View nodes that are part of a binding that stays."""
         self.shared: dict[int, Arguments] = {}
         """The visible bindings that stay, by their numbers, with the new values of their variables."""
+        for node in graph.nodes:
+            if node.native is not None:
+                self._decide(node)
+        self._keep_names()
 
     @cached_property
-    def alive(self) -> dict[int, Node]:
+    def _alive(self) -> dict[int, Node]:
         """The nodes of the view that was loaded, as far as they are still there, by the addresses of their handles."""
         return {id(node.native): node for node in self.graph.nodes if isinstance(node.native, (Handle, NativeLeaf))}
 
-    def decide(self, node: Node) -> None:
+    def _decide(self, node: Node) -> None:
         """Keep the binding of a node if it is as it was loaded, but for other operands."""
         handle = handle_of(node)
         if handle is None or not handle.is_root or node.op == INPUT:
@@ -62,9 +51,9 @@ class _Planner:
         reading = handle.reading
         if reading.through and not self._sees_through(reading, arguments):
             return
-        self.plan.kept[reading] = self.shared[self.function.place[reading.native]] = arguments
+        self.kept[reading] = self.shared[self.function.place[reading.native]] = arguments
         if len(tree) > 1:
-            self.plan.inner.update(tree[1:])
+            self.inner.update(tree[1:])
 
     def _own(self, place: int, arguments: Arguments) -> Arguments:
         """The new values of the variables of one binding."""
@@ -77,22 +66,22 @@ class _Planner:
             if place in self.shared:
                 if self._own(place, self.shared[place]) != own:
                     return False
-            elif self.plan.hidden.get(place, own) != own or self._is_visible(place):
+            elif self.hidden.get(place, own) != own or self._is_visible(place):
                 return False
-        self.plan.hidden.update({place: own for place, own in needed.items() if place not in self.shared})
+        self.hidden.update({place: own for place, own in needed.items() if place not in self.shared})
         return True
 
     def _is_visible(self, place: int) -> bool:
         handle = self.loaded.shown(self.function.vars[place])
-        return handle is not None and id(handle) in self.alive
+        return handle is not None and id(handle) in self._alive
 
-    def names(self) -> None:
+    def _keep_names(self) -> None:
         """Keep the bindings that only give a value another name, where a kept binding uses that name or nothing
         does."""
         aliases = self.loaded.aliases
         if not aliases:
             return
-        kept = (*self.plan.kept.values(), *self.plan.hidden.values())
+        kept = (*self.kept.values(), *self.hidden.values())
         work = [var for arguments in kept for var, node in arguments.items()
                 if var in aliases and stands_for(node, var, self.loaded)]  # fmt: skip
         work += self.function.used_by_result
@@ -100,11 +89,11 @@ class _Planner:
         while work:
             var = work.pop()
             place = self.function.place.get(var)
-            if place is None or place in self.plan.hidden or var not in aliases:
+            if place is None or place in self.hidden or var not in aliases:
                 continue
-            node = self.alive.get(id(self.loaded.shown(var)))
+            node = self._alive.get(id(self.loaded.shown(var)))
             if node is not None:
-                self.plan.hidden[place] = dict.fromkeys(self.function.uses(place), node)
+                self.hidden[place] = dict.fromkeys(self.function.uses(place), node)
                 work.extend(self.function.uses(place))
 
 

@@ -19,7 +19,7 @@ from gsl.front.relax.groups import Outliner
 from gsl.front.relax.handle import RelaxLeaf, RelaxValues
 from gsl.front.relax.load import Fields, Loaded, OutputSource, TupleField
 from gsl.front.relax.opaque import Caller
-from gsl.front.relax.plan import plan, stands_for
+from gsl.front.relax.plan import RelaxPlan, stands_for
 from gsl.front.relax.write import RelaxCallWriter, WrittenPart, places_of
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, Graph, Node, Type
@@ -107,7 +107,7 @@ class RelaxStorer(RelaxValues):
         self.function = loaded.function
         self.parameters = parameters
         self._check()
-        self.plan = plan(graph, loaded)
+        self.plan = RelaxPlan(graph, loaded)
         self.kept, self.inner = self.plan.kept, self.plan.inner
         self.done: set[int] = set()
         """The numbers of the bindings that have been stored."""
