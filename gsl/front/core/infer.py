@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_literal
 from gsl.graph import GETITEM, LEAVES, TUPLE, Inference, Node, Op, TensorType, TupleType, Type, op_name
@@ -16,6 +18,23 @@ _DTYPES: Final = {bool: "bool", int: "int64", float: "float32", complex: "comple
 def dtype_of_number(value: Any) -> str:
     """The dtype that torch gives a Python number."""
     return next(dtype for kind, dtype in _DTYPES.items() if isinstance(value, kind))
+
+
+def number_of(array: Any) -> bool | int | float | None:
+    """The number that an array of numpy without axes is; ``None`` for any other array, and for other dtypes than
+    those of numpy's integers, floats and bools."""
+    if array.shape != () or array.dtype.kind not in "fiub":
+        return None
+    value: bool | int | float = shortest(array[()]) if array.dtype == np.float32 else array.item()
+    return value
+
+
+def shortest(value: Any) -> float:
+    """The shortest of the numbers that are the same in float32: 0.1, not 0.10000000149011612."""
+    exact = np.float32(value)
+    found = float(str(exact))
+    # The shortest name of the largest number is a larger one.
+    return float(exact) if abs(found) > np.finfo(np.float32).max else found
 
 
 def type_of_literal(value: Any) -> Type:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 import numpy as np
+import torch
 
 from gsl.front.tree import compose
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
@@ -97,8 +98,7 @@ class Lowering(Generic[LoweringT]):
 
     def common(self, x: Any, y: Any) -> str:
         """The dtype in which torch computes with two tensors or numbers."""
-        found: Any = infer(TABLE["add"], [value if is_number(value) else self.type_of(value) for value in (x, y)], {})
-        return str(found.dtype)
+        return promoted(*[value if is_number(value) else self.type_of(value) for value in (x, y)])
 
     def layout(self, value: Any, source: str, target: str) -> Any:
         """A tensor of one layout in another one of the same letters."""
@@ -135,8 +135,7 @@ def lower(
     result = infer(spec, types, attrs)
     if result is None:
         raise ValueError(f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}")
-    full = spec.complete(spec.own(attrs), tuple([None if is_number(t) else t for t in types]))  # type: ignore[misc]
-    own = spec.own(full)
+    own = completed(op, attrs, types)
     try:
         if op in writers:
             value = writers[op](kind(writers, target, result), *operands, **own)
@@ -151,6 +150,34 @@ def lower(
     if found != result:
         raise ValueError(f"{op}: {kind.framework} gives it the type {found}, not {result}")
     return value
+
+
+def completed(op: str, attrs: Mapping[str, Any], types: Sequence[Operand]) -> Mapping[str, Any]:
+    """The attributes of a call on operands of these types, or numbers: all but the derived ones, in canonical form.
+
+    ValueError for an attribute that the operator does not have, or for a bad value.
+    """
+    spec = TABLE[op]
+    known = tuple([None if is_number(found) else found for found in types])
+    try:
+        return spec.own(spec.complete(spec.own(attrs), known))  # type: ignore[arg-type]
+    except KeyError as error:
+        raise ValueError(f"{op} has no attribute {error.args[0]!r}") from None
+
+
+def promoted(*operands: Operand) -> str:
+    """The dtype that torch gives two tensors of these types, or numbers, when they meet. ValueError where a type is not
+    known."""
+    values: list[Any] = []
+    for found in operands:
+        if not is_number(found) and not isinstance(found, TensorType):
+            raise ValueError(f"expected an operand of known type, found {found}")
+        shape = (1,) * found.ndim if isinstance(found, TensorType) else ()
+        values.append(torch.empty(shape, dtype=getattr(torch, found.dtype), device="meta")
+                      if isinstance(found, TensorType) else found)  # fmt: skip
+    if not any(isinstance(found, TensorType) for found in operands):
+        values = list(map(torch.tensor, values))
+    return str(torch.result_type(*values)).removeprefix("torch.")
 
 
 def type_or_number(operand: Any, target: LoweringTarget) -> Operand:

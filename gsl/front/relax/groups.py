@@ -24,8 +24,9 @@ from gsl.front.core.store import FreeNames
 from gsl.front.relax.blocks import Swaps, with_visible
 from gsl.front.relax.function import VARIABLES, replaced
 from gsl.front.relax.handle import RelaxValues
-from gsl.front.relax.opaque import is_tensor_expr, python_value, typed
+from gsl.front.relax.opaque import is_tensor_expr, typed
 from gsl.front.relax.types import is_constant, is_tensors
+from gsl.front.tvm.tensors import python_value
 from gsl.graph import INPUT, Node, TensorType
 from gsl.graph.subgraph import Subgraph
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from tvm import relax
 
 from gsl.front.core.handle import NativeLeaf, Source
+from gsl.front.core.infer import number_of
 from gsl.front.core.load import Expansion
 from gsl.front.core.store import FreeNames, Storer
 from gsl.front.relax.types import is_constant
@@ -90,7 +90,7 @@ def reads_as_number(op: Any, expr: Any) -> bool:
     )  # fmt: skip
 
 
-def number_of(
+def as_number(
     op: str, attrs: Mapping[str, Any], types: Sequence[Type | None], place: int, constant: Any
 ) -> bool | int | float | None:
     """The number that a constant among the operands is, ``None`` if the call would have another type with a number.
@@ -101,22 +101,13 @@ def number_of(
     dtype = str(constant.value.dtype)
     if not others or any(type is None or getattr(type, "dtype", None) != dtype for type in others):
         return None
-    value = scalar(constant)
+    value = number_of(constant.value.numpy())
     with_number: list[Operand] = [value if position == place else type for position, type in enumerate(types)]
     try:
         same = infer(TABLE[op], with_number, attrs) == infer(TABLE[op], types, attrs)
     except ValueError:
         return None
     return value if same else None
-
-
-def scalar(constant: Any) -> bool | int | float | None:
-    """The value of a constant without axes: of a float, the shortest decimal that is rounded to it."""
-    array = constant.value.numpy()
-    if array.dtype == np.float32:
-        return float(str(array[()]))
-    value = array.item()
-    return value if isinstance(value, (bool, int, float)) else None
 
 
 # ---------------------------------------------------------------- trees of view nodes
@@ -137,7 +128,7 @@ class RelaxExpansion(Expansion):
             # It is a number if that makes no difference to the type of the call.
             constant = canon.operands[place]
             types = [*known[:place], TensorType((), str(constant.value.dtype)), *known[place + 1 :]]
-            value = number_of(canon.op, canon.attrs, types, place, constant)
+            value = as_number(canon.op, canon.attrs, types, place, constant)
             found[place] = self.operand(constant if value is None else value)
         return found
 

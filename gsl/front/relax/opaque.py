@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Final
 
-import tvm
-from tvm import ir, relax
+from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
@@ -22,6 +21,7 @@ from gsl.front.core.opaque import COUNTS, RANKS, decoded, pattern_of, positional
 from gsl.front.relax import spellings
 from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_tensors, to_relax
 from gsl.front.tree import NO_SPELLING, NOT_COVERED, Canon, Computed, Slot, given_up
+from gsl.front.tvm.tensors import python_value
 from gsl.graph import Node, Op, SymDim, op_name
 from gsl.spec.natives import TVMFunction, tvm_function
 
@@ -109,12 +109,8 @@ class _Described:
                 return tuple([self.dims.dim(size) for size in value.values])
             case relax.Tuple():
                 return tuple([self._encode(field) for field in value.fields])
-            case ir.StringImm():
-                return str(value.value)
-            case tvm.tirx.IntImm():
-                return bool(value.value) if str(value.ty.dtype) == "bool" else int(value.value)
-            case tvm.tirx.FloatImm():
-                return float(value.value)
+            case ir.StringImm() | tirx.IntImm() | tirx.FloatImm():
+                return python_value(value)
             case relax.Var():
                 return Computed(value.name)
         if ir.is_prim_expr(value):
@@ -137,23 +133,6 @@ def attribute_names(attrs: Any) -> tuple[str, ...]:
         return tuple(attrs.keys())
     info = getattr(type(attrs), "__tvm_ffi_type_info__", None)
     return () if info is None else tuple([field.name for field in info.fields])
-
-
-def python_value(value: Any) -> Any:
-    """An attribute as a Python value, as far as it is one."""
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, str):
-        return str(value)
-    if isinstance(value, tvm.tirx.IntImm):
-        return int(value.value)
-    if isinstance(value, tvm.tirx.FloatImm):
-        return float(value.value)
-    if isinstance(value, (ir.PrimType, tvm.DataType)):
-        return str(getattr(value, "dtype", value))
-    if type(value).__name__ in ("Array", "List"):
-        return tuple([python_value(item) for item in value])
-    return value
 
 
 def typed(var: Any, function: Any) -> Any:

@@ -18,8 +18,8 @@ from gsl.front.core import infer as core
 from gsl.front.core.handle import handle_of
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import plain
-from gsl.front.relax.opaque import Caller, attribute_names, python_value
-from gsl.front.tvm.tensors import as_operand, to_numpy, to_tvm
+from gsl.front.relax.opaque import Caller, attribute_names
+from gsl.front.tvm.tensors import as_operand, python_value, to_numpy, to_tvm
 from gsl.graph import Graph, Node, op_name
 
 Parameters = Sequence[Any]

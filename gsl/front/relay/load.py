@@ -14,7 +14,7 @@ from gsl.front.core.handle import Handle, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import COUNTS, RANKS, pattern_of
-from gsl.front.relay import groups, opaque, spellings
+from gsl.front.relay import opaque, spellings
 from gsl.front.relay.handle import (
     ByExpression,
     FrozenReading,
@@ -210,7 +210,7 @@ class RelayLoader(Loader):
     def _call(self, expr: relay.Call) -> None:
         callee = expr.op
         if not isinstance(callee, ir.Op):
-            if groups.composite(callee) is None:
+            if opaque.composite(callee) is None:
                 self._opaque(expr)
             else:
                 self._group(expr)
@@ -269,13 +269,13 @@ class RelayLoader(Loader):
 
     def _group(self, expr: relay.Call) -> None:
         """Load the call of an outlined group, whose function is loaded at its first use."""
-        function, module = groups.composite(expr.op), self.module
+        function, module = opaque.composite(expr.op), self.module
         attrs = opaque.attributes(function.attrs)
         name = attrs.pop(opaque.COMPOSITE)
         attrs.pop(opaque.PATTERN, None)
-        codegen = groups.codegen_of(expr.op)
+        codegen = opaque.codegen_of(expr.op)
         if codegen is not None:
-            attrs[groups.CODEGEN] = codegen
+            attrs[opaque.CODEGEN] = codegen
         group = Subgraph(name, lambda: RelayLoader(module, function, unique_names(function), {}).load())
         self._own(expr, group, attrs, name.rpartition(".")[2])
 

@@ -1,19 +1,26 @@
-"""Calls and other expressions without a canonical reading: their form in the view, and the way back."""
+"""Calls and other expressions without a canonical reading: their form in the view, and the way back.
+
+Some are outlined groups. A function with the attribute ``Composite`` is a group of that name, as
+``relay.transform.MergeComposite`` makes it. One with the attribute ``Compiler`` stands around such a function, as
+``relay.transform.PartitionGraph`` makes it, for a code generator.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import tvm
-from tvm import relay, tir
+from tvm import relay
 from tvm.ir import Op
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.relay.spellings.table import names_of
+from gsl.front.tvm.tensors import python_value
 from gsl.graph import Effect, op_name
 from gsl.graph import Op as ViewOp
 from gsl.spec.natives import TVMFunction, tvm_function
@@ -23,6 +30,11 @@ COMPOSITE: Final = "Composite"
 
 PATTERN: Final = "PartitionedFromPattern"
 """The attribute in which it notes the operators of a group."""
+
+COMPILER: Final = "Compiler"
+SYMBOL: Final = "global_symbol"
+CODEGEN: Final = "codegen"
+"""The attribute of a group in a view that names its code generator."""
 
 _IMPURE: Final = (relay.RefCreate, relay.RefRead, relay.RefWrite)
 
@@ -53,28 +65,6 @@ def describe(expr: Any) -> RelayOpaque:
     return RelayOpaque(relay.Call, {})
 
 
-def is_group(callee: Any) -> bool:
-    """True for a function that is an outlined group."""
-    return isinstance(callee, relay.Function) and callee.attrs is not None and COMPOSITE in names_of(callee.attrs)
-
-
-def pattern_of(body: Any) -> str:
-    """The operators of a group, as ``relay.transform.MergeComposite`` notes them."""
-    found: list[str] = []
-
-    def visit(expr: Any) -> None:
-        match expr:
-            case relay.Call() if isinstance(expr.op, Op):
-                found.append(f"{expr.op.name}_")
-            case relay.Tuple():
-                found.append("Tuple_")
-            case relay.TupleGetItem():
-                found.append(f"TupleGetItem{expr.index}_")
-
-    relay.analysis.post_order_visit(body, visit)
-    return "".join(found)
-
-
 def name_of(op: ViewOp) -> str:
     """A name for a node: the last part of the operator's or function's own, or the kind of the expression."""
     name = getattr(op, "name", None)
@@ -94,22 +84,6 @@ def _flags(attrs: Any) -> frozenset[str]:
     """The names of the attributes that are declared as truth values; they arrive as numbers."""
     fields = attrs.list_field_info()
     return frozenset(str(field.name) for field in fields if str(field.type_info).startswith("bool"))
-
-
-def python_value(value: Any) -> Any:
-    """A number, text or sequence of TVM as Python's own; anything else as it is."""
-    match value:
-        case tir.IntImm():
-            return bool(value.value) if value.dtype == "bool" else int(value.value)
-        case tir.FloatImm():
-            return float(value.value)
-        case tir.StringImm():
-            return str(value.value)
-        case str():
-            return str(value)
-        case tvm.ir.Array() | list():
-            return tuple(map(python_value, value))
-    return value
 
 
 def effect_of(op: Op) -> Effect | None:
@@ -215,3 +189,85 @@ def is_impure(module: Any, body: Any) -> bool:
     while work and not found:
         relay.analysis.post_order_visit(work.pop(), visit)
     return found
+
+
+# ---------------------------------------------------------------- outlined groups
+
+
+def is_group(callee: Any) -> bool:
+    """True for a function that is an outlined group."""
+    return isinstance(callee, relay.Function) and callee.attrs is not None and COMPOSITE in names_of(callee.attrs)
+
+
+def pattern_of(body: Any) -> str:
+    """The operators of a group, as ``relay.transform.MergeComposite`` notes them."""
+    found: list[str] = []
+
+    def visit(expr: Any) -> None:
+        match expr:
+            case relay.Call() if isinstance(expr.op, Op):
+                found.append(f"{expr.op.name}_")
+            case relay.Tuple():
+                found.append("Tuple_")
+            case relay.TupleGetItem():
+                found.append(f"TupleGetItem{expr.index}_")
+
+    relay.analysis.post_order_visit(body, visit)
+    return "".join(found)
+
+
+def composite(callee: Any) -> Any:
+    """The function that computes a group: itself, or the one that it stands around; ``None`` if it is no group."""
+    if is_group(callee):
+        return callee
+    if codegen_of(callee) is None or not isinstance(callee.body, relay.Call) or not is_group(callee.body.op):
+        return None
+    args, params = list(callee.body.args), list(callee.params)
+    same = len(args) == len(params) and all(arg.same_as(var) for arg, var in zip(args, params))
+    return callee.body.op if same else None
+
+
+def codegen_of(callee: Any) -> str | None:
+    """The code generator for which a function is meant, if it is for one."""
+    if not isinstance(callee, relay.Function) or callee.attrs is None:
+        return None
+    return str(callee.attrs[COMPILER]) if COMPILER in names_of(callee.attrs) else None
+
+
+def around(function: Any, codegen: Any, name: str, taken: set[str]) -> Any:
+    """The function of a group for a code generator, which calls the group's own; its symbol is none of those taken.
+
+    FrontEndError for a bad name of a code generator.
+    """
+    if not isinstance(codegen, str) or not codegen:
+        raise FrontEndError(f"codegen={codegen!r} of the group {name} must be the name of a code generator")
+    params = [relay.Var(var.name_hint, var.type_annotation) for var in function.params]
+    outer = relay.Function(params, relay.Call(function, params), function.ret_type)
+    base = re.sub(r"\W+", "_", f"gsl_{codegen}_{name}")
+    symbol = next(f"{base}_{number}" for number in range(len(taken) + 1) if f"{base}_{number}" not in taken)
+    taken.add(symbol)
+    outer = outer.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return outer.with_attr(COMPILER, codegen).with_attr(SYMBOL, symbol)
+
+
+def symbols(function: Any) -> set[str]:
+    """The symbols of the functions for code generators within a function."""
+    found: list[Any] = []
+    relay.analysis.post_order_visit(function, lambda expr: found.append(expr) if codegen_of(expr) is not None else None)
+    return {str(outer.attrs[SYMBOL]) for outer in found if SYMBOL in names_of(outer.attrs)}
+
+
+def plain(module: Any) -> Any:
+    """The module with the groups that are meant for code generators as functions that TVM itself compiles."""
+    main = module["main"]
+    if not symbols(main):
+        return module
+    new = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
+    new.update_func(new.get_global_var("main"), _Plain().visit(main))
+    return relay.transform.InferType()(new)
+
+
+class _Plain(relay.ExprMutator):  # type: ignore[misc]
+    def visit_function(self, function: Any) -> Any:
+        inner = composite(function)
+        return inner if inner is not None else super().visit_function(function)

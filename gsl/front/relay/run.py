@@ -19,7 +19,7 @@ from tvm.runtime import vm
 from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
 from gsl.front.relay import opaque
-from gsl.front.relay.groups import plain
+from gsl.front.relay.opaque import plain
 from gsl.front.relay.spellings.table import names_of
 from gsl.front.relay.types import checked_type, is_static, native_type
 from gsl.front.tvm.tensors import as_operand, to_numpy, to_tvm

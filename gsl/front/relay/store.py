@@ -15,7 +15,7 @@ from gsl.front.core.handle import NUMBERS, is_literal
 from gsl.front.core.infer import dtype_of_number, type_of_literal
 from gsl.front.core.opaque import as_group
 from gsl.front.core.store import Storer, added, foreign
-from gsl.front.relay import groups, opaque, spellings
+from gsl.front.relay import opaque, spellings
 from gsl.front.relay.handle import (
     ByExpression,
     FrozenReading,
@@ -258,16 +258,16 @@ class RelayStorer(Storer):
         function = relay.Function(variables, body, checked_type(body)).with_attr(opaque.COMPOSITE, group.name)
         function = function.with_attr(opaque.PATTERN, opaque.pattern_of(body))
         for name, value in attrs.items():
-            if name == groups.CODEGEN:
+            if name == opaque.CODEGEN:
                 continue
             if name in (opaque.COMPOSITE, opaque.PATTERN):
                 raise FrontEndError(f"{group.name}: the attribute {name} is Relay's own; give it another name")
             function = function.with_attr(name, value)
-        if groups.CODEGEN not in attrs:
+        if opaque.CODEGEN not in attrs:
             return function
         if self._symbols is None:
-            self._symbols = groups.symbols(self.function)
-        return groups.around(function, attrs[groups.CODEGEN], group.name, self._symbols)
+            self._symbols = opaque.symbols(self.function)
+        return opaque.around(function, attrs[opaque.CODEGEN], group.name, self._symbols)
 
     def _operand(self, view: Node) -> Any:
         """The stand-in for an operand when a call is spelled: an expression, or a Python number."""

@@ -1,4 +1,5 @@
-"""Tensors of TVM as torch tensors on the CPU and back, sharing memory where that is possible."""
+"""Tensors of TVM as torch tensors on the CPU and back, sharing memory where that is possible; attributes as Python's
+values."""
 
 from __future__ import annotations
 
@@ -76,6 +77,24 @@ def to_numpy(value: Any) -> Any:
         # The tuples of Relay's virtual machine can't be iterated over.
         return tuple([to_numpy(value[place]) for place in range(len(value))])
     return value
+
+
+def python_value(value: Any) -> Any:
+    """An attribute as Python has it: a number, a text, the name of a dtype, or a tuple of such; others as they are."""
+    match type(value).__name__:
+        case "IntImm":
+            # Older versions of TVM tell the dtype itself, newer ones its type.
+            dtype = value.dtype if hasattr(value, "dtype") else value.ty.dtype
+            return bool(value.value) if str(dtype) == "bool" else int(value.value)
+        case "FloatImm":
+            return float(value.value)
+        case "StringImm":
+            return str(value.value)
+        case "PrimType":
+            return str(value.dtype)
+        case "Array" | "List" | "list":
+            return tuple(map(python_value, value))
+    return str(value) if isinstance(value, str) else value
 
 
 def dtype_name(dtype: Any) -> str:

@@ -15,13 +15,13 @@ from typing import Any, Final
 from tvm import ir
 
 from gsl.front.core.lower import LOWERED, Lower, lower
-from gsl.front.relax.spellings import create, elementwise, linear, norm, reduce, shape
+from gsl.front.relax.spellings import elementwise, linear, norm, reduce, shape
 from gsl.front.relax.spellings.table import FieldReader, RelaxLift, RelaxLowering, RelaxScope, RelaxUnread, checked
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 from gsl.spec import packed
 
-_FAMILIES: Final[tuple[Any, ...]] = (elementwise, create, shape, reduce, linear, norm)
+_FAMILIES: Final[tuple[Any, ...]] = (elementwise, shape, reduce, linear, norm)
 
 READERS: Final[Mapping[str, RelaxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
 WRITERS: Final[Mapping[str, Lower]] = {

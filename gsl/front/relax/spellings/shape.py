@@ -1,8 +1,9 @@
-"""Spellings of the operators that rearrange, join, take apart and select the elements of tensors."""
+"""Spellings of the operators that make, rearrange, join, take apart and select the elements of tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from gsl.front.relax.spellings.table import (
     RelaxLowering,
     RelaxScope,
     dims,
+    dtype_name,
     ints,
     is_float,
     number,
@@ -26,7 +28,9 @@ from gsl.front.relax.spellings.table import (
     unread_unless,
 )
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import Dim
+from gsl.graph import Dim, SymDim
+from gsl.spec import TABLE
+from gsl.spec.meaning import evaluate
 from gsl.spec.normalise import is_number
 
 R = relax.op
@@ -202,11 +206,82 @@ def _read_scatter(call: Any, scope: RelaxScope) -> Canon:
 def _read_trilu(upper: bool) -> RelaxLift:
     return lambda call, scope: Canon("trilu", (call.args[0],), {"k": number(call.args[1]), "upper": upper})
 
+# ---------------------------------------------------------------- tensors of nothing but attributes, or like others
+
+
+def _constant(function: Any) -> Lower:
+    return lambda w, shape, dtype: w.call(function, relax.ShapeExpr(w.prims(shape)), dtype)
+
+
+def _filled(w: RelaxLowering, value: Any, shape: Sequence[Dim]) -> Any:
+    """A tensor filled with a number or a tensor of one element."""
+    if is_number(value):
+        return w.full(value, shape, w.dtype)
+    scalar = w.reshape(w.cast(value, w.dtype), ())
+    return w.call(R.broadcast_to, scalar, w.prims(shape))
+
+
+def _full(w: RelaxLowering, value: Any, shape: Sequence[Dim], dtype: str) -> Any:
+    if is_number(value) and math.isfinite(value):
+        return w.call(R.full, relax.ShapeExpr(w.prims(shape)), w.cast(value, w.dtype), dtype or None)
+    return _filled(w, value, shape)
+
+
+def _read_constant(op: str) -> RelaxLift:
+    def read(call: Any, scope: RelaxScope) -> Canon:
+        shape = dims(call.args[0], scope)
+        return Canon(op, (), {"shape": shape, "dtype": tensor_type(call, scope).dtype})
+
+    return read
+
+
+def _read_full(call: Any, scope: RelaxScope) -> Canon:
+    shape, value = call.args
+    attrs = {"shape": dims(shape, scope), "dtype": dtype_name(call.attrs.dtype)}
+    return Canon("full", (value,), attrs)
+
+
+def _read_like(op: str, arity: int) -> RelaxLift:
+    """The dtype is the operand's, which the type of the reading tells."""
+    return lambda call, scope: Canon(op, tuple(call.args[:arity]))
+
+
+def _arange(w: RelaxLowering, start: Any, stop: Any, step: Any, dtype: str) -> Any:
+    bounds = [w.target.prim(bound) if isinstance(bound, SymDim) else bound for bound in (start, stop, step)]
+    counts_floats = any(isinstance(bound, float) for bound in bounds)
+    if isinstance(step, SymDim) or (counts_floats and not all(map(is_number, bounds))):
+        raise ValueError(f"Relax doesn't count from {start} to {stop} by {step}")
+    if is_number(step) and step < 0:
+        # Relax miscounts those that go down.
+        found = evaluate(TABLE["arange"], (), {"start": start, "stop": stop, "step": step, "dtype": dtype})
+        return relax.const(found.tolist(), dtype)
+    return w.call(R.arange, *bounds, dtype)
+
+
+def _read_arange(call: Any, scope: RelaxScope) -> Canon:
+    bounds = [_bound(arg, scope) for arg in call.args]
+    dtype = dtype_name(call.attrs.dtype)
+    # Of floats, integers are not counted: they are truncated at every step.
+    unread_unless("float" in dtype or not any(isinstance(bound, float) for bound in bounds))
+    return Canon("arange", (), {**dict(zip(("start", "stop", "step"), bounds, strict=True)), "dtype": dtype})
+
+
+def _bound(arg: Any, scope: RelaxScope) -> Any:
+    return number(arg) if isinstance(arg, (tirx.IntImm, tirx.FloatImm)) else scope.dim(arg)
+
+
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {"relax.take": frozenset()}
 """A reading looks for an index that is written in the program."""
 
 
 WRITE: Final[Mapping[str, Lower]] = {
+    "zeros": _constant(R.zeros),
+    "ones": _constant(R.ones),
+    "full": _full,
+    "zeros_like": lambda w, x: w.call(R.zeros_like, x),
+    "ones_like": lambda w, x: w.call(R.ones_like, x),
+    "full_like": lambda w, x, value: _filled(w, value, w.shape),
+    "arange": _arange,
     "concatenate": lambda w, data, axis: w.call(R.concat, _same_dtype(w, data), axis),
     "stack": lambda w, data, axis: w.call(R.stack, _same_dtype(w, data), axis),
     "split": _split,
@@ -230,6 +305,13 @@ WRITE: Final[Mapping[str, Lower]] = {
 }
 
 READ: Final[Mapping[str, RelaxLift]] = {
+    "relax.zeros": _read_constant("zeros"),
+    "relax.ones": _read_constant("ones"),
+    "relax.full": _read_full,
+    "relax.zeros_like": _read_like("zeros_like", 1),
+    "relax.ones_like": _read_like("ones_like", 1),
+    "relax.full_like": _read_like("full_like", 2),
+    "relax.arange": _read_arange,
     "relax.concat": _read_join("concatenate"),
     "relax.stack": _read_join("stack"),
     "relax.split": _read_split,

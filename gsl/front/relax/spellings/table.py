@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
 from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
 
+from gsl.front.core.infer import shortest
 from gsl.front.core.lower import Lowering
 from gsl.front.tree import Canon, type_of_reading
 from gsl.graph import Dim, TensorType, Type
@@ -87,8 +87,7 @@ def number(value: Any) -> bool | int | float:
         return bool(value.value)
     if isinstance(value, tirx.IntImm):
         return int(value.value)
-    # In single precision, the shortest decimal that is rounded to it.
-    return float(str(np.float32(value.value))) if dtype == "float32" else float(value.value)
+    return shortest(value.value) if dtype == "float32" else float(value.value)
 
 
 def dims(shape: Any, scope: RelaxScope) -> tuple[Dim, ...]:

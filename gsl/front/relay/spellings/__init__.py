@@ -14,21 +14,22 @@ from typing import Any, Final
 from tvm import relay
 from tvm.ir import Op
 
-from gsl.front.relay.spellings import conv, create, elementwise, linear, norm, reduce, shape
+from gsl.front.core.infer import refined
+from gsl.front.core.lower import LoweringTarget
+from gsl.front.relay.spellings import elementwise, linear, norm, reduce, shape
 from gsl.front.relay.spellings.table import (
     RelayCall,
     RelayLift,
     RelayLowering,
     RelayRow,
-    RelayScope,
     RelayUnreadError,
     name_of,
 )
 from gsl.front.tree import Canon, compose, type_of_reading
-from gsl.graph import TensorType, TupleType, Type
+from gsl.graph import TupleType, Type
 from gsl.spec import packed
 
-_FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, conv, norm, shape, reduce, create)
+_FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, shape, reduce)
 
 ROWS: Final[Mapping[str, RelayRow]] = {row.op: row for family in _FAMILIES for row in family.ROWS}
 """The rows by canonical operator."""
@@ -46,14 +47,14 @@ FIELDS: Final[dict[tuple[str, int], RelayLift]] = {
 }
 
 
-def read(call: Any, scope: RelayScope) -> Canon | None:
+def read(call: Any, scope: LoweringTarget) -> Canon | None:
     """The canonical reading of a call; its leaves are expressions of Relay's. ``None``: there is no exact one."""
     callee = call.op
     reader = CALLS.get(name_of(callee)) if isinstance(callee, Op) else None
     return None if reader is None else _read(reader, call, scope, scope.type_of(call))
 
 
-def read_field(call: Any, index: int, scope: RelayScope) -> Canon | None:
+def read_field(call: Any, index: int, scope: LoweringTarget) -> Canon | None:
     """The canonical reading of one of the results of a call."""
     callee = call.op
     reader = FIELDS.get((name_of(callee), index)) if isinstance(callee, Op) else None
@@ -64,7 +65,7 @@ def read_field(call: Any, index: int, scope: RelayScope) -> Canon | None:
     return _read(reader, call, scope, field)
 
 
-def _read(reader: RelayLift, call: relay.Call, scope: RelayScope, expected: Type | None) -> Canon | None:
+def _read(reader: RelayLift, call: relay.Call, scope: LoweringTarget, expected: Type | None) -> Canon | None:
     if expected is None:
         return None
     try:
@@ -72,19 +73,7 @@ def _read(reader: RelayLift, call: relay.Call, scope: RelayScope, expected: Type
         type = type_of_reading(found, scope.type_of)
     except (RelayUnreadError, ValueError):
         return None
-    return found if _agree(type, expected) else None
-
-
-def _agree(found: Any, expected: Type | None) -> bool:
-    """True if a reading has the type of the call, as far as both say their sizes."""
-    if isinstance(found, TupleType) and isinstance(expected, TupleType):
-        return len(found.fields) == len(expected.fields) and all(map(_agree, found.fields, expected.fields))
-    if not isinstance(found, TensorType) or not isinstance(expected, TensorType):
-        return False
-    if found.dtype != expected.dtype or found.ndim != expected.ndim:
-        return False
-    sizes = zip(found.shape, expected.shape)
-    return all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in sizes)
+    return None if refined(expected, type) is None else found  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- writing
@@ -94,7 +83,7 @@ MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
 """The operators that Relay can't say, with the reason."""
 
 
-def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelayScope) -> Any:
+def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: LoweringTarget) -> Any:
     """A canonical call as one nested expression over its operands.
 
     An operand is an expression of Relay's, a Python number, or a tuple of those. ValueError, with the reason, where
@@ -126,7 +115,6 @@ __all__ = [
     "MISSING",
     "ROWS",
     "RelayCall",
-    "RelayScope",
     "RelayUnreadError",
     "read",
     "read_field",

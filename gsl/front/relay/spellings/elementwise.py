@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from tvm import relay
 
+from gsl.front.core.infer import shortest
 from gsl.front.relay.spellings.linear import read_bias
 from gsl.front.relay.spellings.table import (
     FLOATS,
@@ -24,7 +25,6 @@ from gsl.front.relay.spellings.table import (
     of_floats,
     row,
     same,
-    shortest,
 )
 from gsl.front.tree import Canon
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tvm import relay
 
-from gsl.front.relay.spellings.conv import for_all_axes, padded, relaid
+from gsl.front.relay.spellings.linear import for_all_axes, padded, relaid
 from gsl.front.relay.spellings.table import (
     RelayCall,
     RelayLift,

@@ -1,4 +1,4 @@
-"""Operators that rearrange, join, take apart and select the elements of tensors."""
+"""Operators that make, rearrange, join, take apart and select the elements of tensors."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, Final
 import tvm
 from tvm import relay
 
-from gsl.front.relay.spellings.conv import padded, sliced
-from gsl.front.relay.spellings.linear import read_layer
+from gsl.front.core.lower import promoted
+from gsl.front.relay.spellings.linear import padded, read_layer, sliced
 from gsl.front.relay.spellings.table import (
     RelayCall,
     RelayLowering,
@@ -18,8 +18,8 @@ from gsl.front.relay.spellings.table import (
     check,
     const,
     is_default,
+    literal,
     number,
-    promoted,
     reshaped,
     row,
     same,
@@ -44,7 +44,7 @@ def tensors(w: RelayLowering) -> Any:
     for part in found.fields[1:]:
         # What torch.cat does: as if none were a scalar.
         assert isinstance(part, TensorType)
-        dtype = promoted(TensorType((1,), dtype), TensorType((1,), part.dtype), w.op)
+        dtype = promoted(TensorType((1,), dtype), TensorType((1,), part.dtype))
     return [part if own == dtype else relay.cast(part, dtype) for part, own in zip(operand, dtypes)]
 
 
@@ -307,7 +307,85 @@ def _read_trilu(r: RelayCall) -> Canon:
     return Canon("trilu", (r.x,), {"k": k, "upper": bool(r["upper"])})
 
 
+# ---------------------------------------------------------------- tensors of nothing but attributes, or like others
+
+
+def _filled(name: str) -> RelayRow:
+    function = getattr(relay, name)
+
+    def read(r: RelayCall) -> Canon:
+        return Canon(name, (), {"shape": r.result.shape, "dtype": r.result.dtype})
+
+    return RelayRow(name, lambda w: function(w["shape"], w["dtype"]), {name: read})
+
+
+def _alike(name: str) -> RelayRow:
+    function = getattr(relay, name)
+    return RelayRow(name, lambda w: function(w.x), {name: same(name)})
+
+
+def _read_full(r: RelayCall) -> Canon:
+    value, dtype = literal(r.x), r.result.dtype
+    check(r.type().dtype == dtype)
+    # A number alone is of torch's default dtype.
+    own = (
+        {bool: "bool", int: "int64", float: "float32"}[type(value.value)]
+        if isinstance(value, LiteralOperand)
+        else dtype
+    )
+    return Canon("full", (value,), {"shape": r.result.shape, "dtype": "" if own == dtype else dtype})
+
+
+def _read_full_like(r: RelayCall) -> Canon:
+    check(r.type(0).dtype == r.type(1).dtype)
+    return Canon("full_like", (r.x, literal(r.call.args[1])))
+
+
+def _fill(w: RelayLowering, position: int, dtype: str) -> Any:
+    """The number to fill with, as a tensor without axes."""
+    found = w.types[position]
+    if isinstance(found, float) and not dtype.startswith(("float", "bfloat")):
+        found = bool(found) if dtype == "bool" else int(found)
+    if isinstance(found, (bool, int, float)):
+        return const(found, dtype)
+    value = w.expr(position, dtype)
+    return value if w.type(position).ndim == 0 else relay.reshape(value, [])
+
+
+def _full(w: RelayLowering) -> Any:
+    dtype = w.result.dtype
+    return relay.full(_fill(w, 0, dtype), w["shape"], dtype)
+
+
+def _full_like(w: RelayLowering) -> Any:
+    return relay.full_like(w.x, _fill(w, 1, w.type().dtype))
+
+
+def _read_arange(r: RelayCall) -> Canon:
+    start, stop, step = map(number, r.operands)
+    dtype = r.result.dtype
+    if dtype.startswith(("int", "uint")):
+        check(all(float(bound).is_integer() for bound in (start, stop, step)))
+    start, stop, step = (int(bound) if float(bound).is_integer() else bound for bound in (start, stop, step))
+    return Canon("arange", (), {"start": start, "stop": stop, "step": step, "dtype": dtype})
+
+
+def _arange(w: RelayLowering) -> Any:
+    dtype = w["dtype"]
+    bounds = [w[name] for name in ("start", "stop", "step")]
+    if "int" in dtype and not all(float(bound).is_integer() for bound in bounds):
+        raise ValueError(f"arange: in Relay, integers count from and by integers, found {tuple(bounds)}")
+    return relay.arange(*[const(bound, dtype) for bound in bounds], dtype)
+
+
 ROWS: Final = (
+    _filled("zeros"),
+    _filled("ones"),
+    RelayRow("full", _full, {"full": _read_full}),
+    _alike("zeros_like"),
+    _alike("ones_like"),
+    RelayRow("full_like", _full_like, {"full_like": _read_full_like}),
+    RelayRow("arange", _arange, {"arange": _read_arange}),
     _joined("concatenate", relay.concatenate),
     _joined("stack", relay.stack),
     RelayRow("split", _split, {"split": same("split")}),

@@ -5,27 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
-import torch
 import tvm
 from tvm import relay
 from tvm.ir import Op
 from tvm.runtime import _ffi_api
 
+from gsl.front.core.infer import number_of
+from gsl.front.core.lower import LoweringTarget, completed, promoted, type_or_number
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import SymDim, TensorType, TupleType, Type
+from gsl.graph import SymDim, TensorType, Type
 from gsl.spec import TABLE
-from gsl.spec.meaning import Operand, infer
-
-
-class RelayScope(Protocol):
-    """The surroundings of a call: the facts known there about the expressions that it is made of."""
-
-    def type_of(self, expr: Any) -> Type | None:
-        """The type of an expression of Relay, or ``None`` where it is not known."""
-
+from gsl.spec.meaning import infer
 
 FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
 
@@ -90,7 +83,7 @@ class RelayCall:
     operand."""
 
     call: Any
-    scope: RelayScope
+    scope: LoweringTarget
 
     @cached_property
     def attrs(self) -> Mapping[str, Any]:
@@ -155,29 +148,20 @@ def plain(value: Any) -> Any:
 
 def scalar(expr: Any) -> bool | int | float | None:
     """The number that a constant without axes is; ``None`` for any other expression."""
-    if not isinstance(expr, relay.Constant) or tuple(expr.data.shape) != () or str(expr.data.dtype) == "bfloat16":
-        return None
-    found = expr.data.numpy()[()]
-    if found.dtype == np.float32:
-        return shortest(found)
-    value: bool | int | float = found.item()
-    return value
+    is_scalar = isinstance(expr, relay.Constant) and not expr.data.shape and str(expr.data.dtype) != "bfloat16"
+    return number_of(expr.data.numpy()) if is_scalar else None
 
 
-def shortest(value: Any) -> float:
-    """The shortest of the numbers that are the same in float32: 0.1, not 0.10000000149011612."""
-    exact = np.float32(value)
-    found = float(str(exact))
-    # The shortest name of the largest number is a larger one.
-    return float(exact) if abs(found) > np.finfo(np.float32).max else found
+def literal(expr: Any) -> Any:
+    """An operand, as a literal if it is a number."""
+    found = scalar(expr)
+    return expr if found is None else LiteralOperand(found)
 
 
 def literals(operands: Sequence[Any]) -> tuple[Any, ...]:
-    """The operands with a Literal for each constant number beside a tensor."""
-    found = [scalar(operand) for operand in operands]
-    if None not in found:
-        return tuple(operands)
-    return tuple([operand if value is None else LiteralOperand(value) for operand, value in zip(operands, found)])
+    """The operands with a literal for each constant number beside a tensor."""
+    found = tuple(map(literal, operands))
+    return tuple(operands) if all(isinstance(operand, LiteralOperand) for operand in found) else found
 
 
 def number(expr: Any) -> bool | int | float:
@@ -215,10 +199,6 @@ def of_floats(op: str) -> RelayLift:
     return read
 
 
-def _as_type(found: Operand) -> Type | None:
-    return found if isinstance(found, (TensorType, TupleType)) else None
-
-
 # ---------------------------------------------------------------- writing
 
 
@@ -228,17 +208,11 @@ class RelayLowering:
     The attributes are in canonical form, without those that follow from the operands.
     """
 
-    def __init__(self, op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelayScope) -> None:
+    def __init__(self, op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: LoweringTarget) -> None:
         self.op = op
         self.operands = tuple(operands)
-        self.types = tuple([_operand_type(operand, scope) for operand in self.operands])
-        spec = TABLE[op]
-        types = tuple([None if isinstance(found, (bool, int, float)) else found for found in self.types])
-        try:
-            full = spec.complete(spec.own(attrs), types)
-        except KeyError as error:
-            raise ValueError(f"{op} has no attribute {error.args[0]!r}") from None
-        self.attrs = spec.own(full)
+        self.types = tuple([type_or_number(operand, scope) for operand in self.operands])
+        self.attrs = completed(op, attrs, self.types)
 
     def __getitem__(self, name: str) -> Any:
         value = self.attrs[name]
@@ -298,7 +272,7 @@ class RelayLowering:
 
     def common(self, first: int = 0, second: int = 1) -> str:
         """The dtype that torch gives two operands when they meet."""
-        return promoted(self.types[first], self.types[second], self.op)
+        return promoted(self.types[first], self.types[second])
 
     def promoted(self, first: int = 0, second: int = 1) -> tuple[Any, Any]:
         """Two operands in their common dtype."""
@@ -308,29 +282,6 @@ class RelayLowering:
 
 RelayLower = Callable[[RelayLowering], Any]
 """Writes a call as a nested expression, or raises ValueError."""
-
-
-def _operand_type(operand: Any, scope: RelayScope) -> Operand:
-    if isinstance(operand, (bool, int, float)):
-        return operand
-    if isinstance(operand, (tuple, list)):
-        return TupleType(tuple([_as_type(_operand_type(part, scope)) for part in operand]))
-    return scope.type_of(operand)
-
-
-def promoted(first: Operand, second: Operand, op: str) -> str:
-    """The dtype that torch gives two operands of these types, or numbers, when they meet."""
-    tensors: list[Any] = []
-    for found in (first, second):
-        if isinstance(found, TensorType):
-            tensors.append(torch.empty((1,) * found.ndim, dtype=getattr(torch, found.dtype), device="meta"))
-        elif isinstance(found, (bool, int, float)):
-            tensors.append(found)
-        else:
-            raise ValueError(f"{op}: the types of the operands must be known to write it in Relay")
-    if not isinstance(first, TensorType) and not isinstance(second, TensorType):
-        tensors = list(map(torch.tensor, tensors))
-    return str(torch.result_type(*tensors)).removeprefix("torch.")
 
 
 def const(value: Any, dtype: str) -> Any:
