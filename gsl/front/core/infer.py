@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -35,6 +36,12 @@ def shortest(value: Any) -> float:
     found = float(str(exact))
     # The shortest name of the largest number is a larger one.
     return float(exact) if abs(found) > np.finfo(np.float32).max else found
+
+
+def require_finite(value: float, found: float, dtype: str) -> None:
+    """ValueError for a finite number that became infinite in a dtype: torch computes with the number itself."""
+    if math.isfinite(value) and not math.isfinite(found):
+        raise ValueError(f"{value!r} is no number of {dtype}")
 
 
 def type_of_literal(value: Any) -> Type:

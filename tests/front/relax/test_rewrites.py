@@ -450,6 +450,15 @@ def test_a_function_that_is_brought_along_is_folded() -> None:
     assert np.allclose(new(np.zeros(2, dtype="float32")), [2.0, 3.0])
 
 
+def test_a_number_that_a_dtype_has_as_infinity_is_not_written() -> None:
+    # Torch multiplies with the number itself, so that the product of a small one is finite.
+    module = function([tensor("x", 2, dtype="float16")], lambda builder, x: builder.emit(relax.op.negative(x)))
+    new = Subst(op.Negative(X), op.Multiply(X, 90000.0), name="large")(Workload.from_relax(module))
+    assert not new.trace.firings
+    assert "90000.0 is no number of float16" in str(new.trace)
+    assert new.mod.same_as(module)
+
+
 def test_what_is_returned_has_one_name() -> None:
     drop = Subst(op.Exp(X), X, name="drop")
     assert lines(rewritten(drop, chain("sin", "exp"))) == ["lv = sin(x)"]

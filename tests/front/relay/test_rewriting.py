@@ -43,6 +43,13 @@ def test_what_decides_a_branch_is_rewritten_and_the_branches_are_not():
         assert np.array_equal(wl(x=x), new(x=x))
 
 
+def test_a_number_that_a_dtype_has_as_infinity_is_not_written():
+    wl = workload(relay.negative(var("h", 2, dtype="float16")), "h")
+    new = Subst(op.Negative(A), op.Multiply(A, 90000.0), name="large")(wl)
+    assert not new.trace.firings
+    assert "90000.0 is no number of float16" in str(new.trace)
+
+
 def test_a_branch_may_share_what_is_rewritten_outside():
     shared = twice(X)
     wl = workload(relay.If(var("c", dtype="bool"), relay.exp(shared), X) + shared, "x", "c")

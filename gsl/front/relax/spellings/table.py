@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
 
-from gsl.front.core.infer import shortest
+from gsl.front.core.infer import require_finite, shortest
 from gsl.front.core.lower import Lowering
 from gsl.front.tree import Canon, type_of_reading
 from gsl.graph import Dim, TensorType, Type
@@ -199,9 +200,12 @@ class RelaxLowering(Lowering[RelaxScope]):
         """A tensor or a number as a tensor of that dtype."""
         if is_number(value):
             try:
-                return relax.const(_convert(value, dtype), dtype)
+                with np.errstate(over="ignore"):
+                    made = relax.const(_convert(value, dtype), dtype)
             except OverflowError:
                 raise ValueError(f"{value} is not a number of {dtype}") from None
+            require_finite(value, float(made.value.numpy()), dtype)
+            return made
         return value if self.dtype_of(value) == dtype else self.call(relax.op.astype, value, dtype)
 
     def tensor(self, value: Any, dtype: str) -> Any:

@@ -13,7 +13,7 @@ from tvm import relay
 from tvm.ir import Op
 from tvm.runtime import _ffi_api
 
-from gsl.front.core.infer import number_of
+from gsl.front.core.infer import number_of, require_finite
 from gsl.front.core.lower import LoweringTarget, completed, promoted, type_or_number
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import SymDim, TensorType, Type
@@ -292,7 +292,11 @@ def const(value: Any, dtype: str) -> Any:
         limits = np.iinfo(dtype)
         if value != value // 1 or not limits.min <= value <= limits.max:
             raise ValueError(f"{value!r} is no constant of {dtype}")
-    return relay.const(np.array(value, dtype=dtype), dtype)
+    with np.errstate(over="ignore"):
+        made = np.array(value, dtype=dtype)
+    if isinstance(value, (int, float)):
+        require_finite(value, float(made), dtype)
+    return relay.const(made, dtype)
 
 
 def reshaped(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
