@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import NativeLeaf, Reading, Single
-from gsl.front.core.infer import refined
+from gsl.front.core.infer import refined, shortest
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
@@ -20,7 +20,7 @@ from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.files import check_version, checked
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.spellings.reading import SMALL
-from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, shortest, to_torch
+from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, to_torch
 from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
 from gsl.graph.subgraph import Subgraph

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from gsl.front.core.infer import require_finite
 from gsl.graph import Dim, SymDim, TensorType, Type
 
 DTYPES: Final[Mapping[ir.DataType, str]] = {
@@ -147,14 +148,9 @@ def number(value: bool | int | float, dtype: str) -> torch.Tensor:
     if whole and dtype != "bool" and isinstance(value, float) and not value.is_integer():
         raise ValueError(f"{value!r} is no number of {dtype}")
     try:
-        return torch.tensor(value, dtype=getattr(torch, dtype))
+        made = torch.tensor(value, dtype=getattr(torch, dtype))
     except (OverflowError, RuntimeError) as error:
         raise ValueError(f"{value!r} is no number of {dtype}") from error
-
-
-def shortest(value: Any) -> float:
-    """The shortest of the numbers that are the same in float32: 0.1, not 0.10000000149011612."""
-    exact = np.float32(value)
-    found = float(str(exact))
-    # The shortest name of the largest number is a larger one.
-    return float(exact) if np.isfinite(exact) and abs(found) > np.finfo(np.float32).max else found
+    if not made.is_complex():
+        require_finite(value, made.item(), dtype)
+    return made

@@ -62,6 +62,14 @@ def test_no_rule_fires_in_what_nothing_uses() -> None:
     assert RELUS(new).model is new.model
 
 
+def test_a_number_that_a_dtype_has_as_infinity_is_not_written() -> None:
+    # Torch multiplies with the number itself, so that the product of a small one is finite.
+    wl = workload("y = Neg(x)", "float16[2,3] x", "float16[2,3] y")
+    new = Subst(op.Negative(X), op.Multiply(X, 90000.0), name="large")(wl)
+    assert not new.trace.firings
+    assert "90000.0 is no number of float16" in str(new.trace)
+
+
 def test_all_but_the_match_is_as_it_was() -> None:
     native = annotated()
     before = bytes_of(native)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-import numpy as np
 import onnx_ir as ir
 
-from gsl.front.onnx.types import DTYPES, shortest
+from gsl.front.core.infer import number_of, shortest
+from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, Type
 
@@ -165,9 +165,7 @@ class OnnxCall:
 
 def plain_number(array: Any) -> Any:
     """The number that an array without axes is, as Python's; ``None`` for any other array."""
-    if array is None or array.shape != () or array.dtype.kind not in "fiub":
-        return None
-    return shortest(array) if array.dtype == np.float32 else array.item()
+    return None if array is None else number_of(array)
 
 
 OnnxLift = Callable[[OnnxCall], Canon]
