@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from tvm import relax
+from tvm import ir, relax
 
 from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
@@ -16,7 +16,8 @@ from gsl.front.relax.blocks import has_type
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import Dims, to_relax, type_of
-from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
+from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, SymDim, TensorType, TupleType, Type, op_name
+from gsl.graph.node import Replaced
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import OperatorName
 from gsl.spec.meaning import has_symbols
@@ -70,6 +71,20 @@ class Infer:
                 _WRITABLE.clear()
             _WRITABLE.add(key)
 
+    def admits(self, replacement: Replaced) -> None:
+        """FrontEndError for a group with a size that is made of variables which are no sizes of its operands: its
+        function takes them from there."""
+        for node in replacement.created:
+            if isinstance(node.op, Subgraph):
+                sizes = [size for inner in node.op.body.nodes for size in _sizes(inner.type)]
+                given = [size for operand in node.operands for size in _sizes(operand.type)]
+                own = {size.expr for size in given if isinstance(self.dims.prim(size), ir.Var)}
+                unknown = sorted({str(name) for size in sizes for name in size.expr.free_symbols - own})
+                if unknown:
+                    raise FrontEndError(
+                        f"no operand of the group {node.op.name} has the size {', '.join(unknown)} as its own"
+                    )
+
     def _opaque(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         """The type that Relax gives to an opaque call; ``None`` where it can't tell."""
         if isinstance(op, Subgraph):
@@ -89,6 +104,16 @@ class Infer:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{op_name(op)}: {reason}") from None
         return type_of(call, self.dims, lambda var: None)
+
+
+def _sizes(type: Type | None) -> Iterator[SymDim]:
+    """The symbolic sizes in a type."""
+    match type:
+        case TensorType():
+            yield from (size for size in type.shape if isinstance(size, SymDim))
+        case TupleType():
+            for field in type.fields:
+                yield from _sizes(field)
 
 
 def _of_group(group: Subgraph, operands: tuple[Node, ...]) -> Type | None:

@@ -86,6 +86,7 @@ class RelaxProgram(Extended, Unchangeable):
             loader = RelaxLoader(function, scope, self._values or {}, infer, shown, self._module)
             graph, infer.loaded = read_groups(loader.load(), self.operators), loader.loaded
             graph.writable, graph.shares_bodies = infer.writable, True
+            graph.admits = None if scope.is_exact else infer.admits
             self._leaves = loader.loaded.leaves
             return graph
 

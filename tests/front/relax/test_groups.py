@@ -184,6 +184,20 @@ def test_sizes_with_names() -> None:
     before.compare(after.inline(), inputs=feed).check()
 
 
+def test_a_size_that_no_operand_has_alone() -> None:
+    """The function of a group takes sizes from its operands: of 2 n, it would not know n. Others are rewritten."""
+    n = tirx.Var("n", "int64")
+
+    def body(b: Any, x: Any) -> Any:
+        first = b.emit(relax.op.nn.relu(b.emit(relax.op.add(x, x))))
+        both = b.emit(relax.op.concat([first, first], 0))
+        return b.emit(relax.op.nn.relu(b.emit(relax.op.add(both, both))))
+
+    after = fuse()(Workload(function([tensor("x", n, 4)], body)))
+    assert len(after.groups()) == 1
+    assert "no operand of the group dnnl.add_relu has the size n as its own" in str(after.trace)
+
+
 def test_a_group_of_weights_is_folded() -> None:
     source = function([tensor("x", 3, 4)], lambda b, x: b.emit(relax.op.multiply(x, b.emit(relax.op.nn.relu(
         b.emit(relax.op.add(WEIGHT, WEIGHT)))))))  # fmt: skip
