@@ -129,6 +129,9 @@ class OnnxChanges:
         for new in chain.from_iterable((*self.placed.values(), self.rewritten.values())):
             if new.domain:
                 model.opset_imports.setdefault(new.domain, 1)
+                for value in new.outputs:
+                    if value.type is None:  # that ONNX does not infer
+                        annotate(value, self.types.get(value), self.name_of)
         model.functions.update({function.identifier(): function for function in self.functions})
         for node, values in self.moved.items():
             self._move(node, values)

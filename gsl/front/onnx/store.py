@@ -150,6 +150,7 @@ class OnnxStorer(_Target, Storer):
             if root is not None and len(root.outputs) == 1 and root.graph is self.old.graph:
                 taken.add(native)
                 self._places[new] = native
+                self.note(native, old.type)
 
     def _add_layers(self) -> None:
         """Let dense layers and convolutions be written together with the bias that is added to them."""
@@ -263,6 +264,7 @@ class OnnxStorer(_Target, Storer):
         new, root, own = self._made.pop(), old.producer(), self.changes.copy(old)
         assert root is not None
         new.outputs = (own,)
+        self.note(own, self.type_of(value) or self.type_of(old))
         self.changes.rewritten[root] = new
         return own
 

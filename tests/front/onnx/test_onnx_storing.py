@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsl import RuleSet, Subst, Workload, op, pat, rules
-from gsl.errors import FrontEndError, WorkloadError
+from gsl.errors import FrontEndError, UntypedWarning, WorkloadError
 from gsl.front.onnx import spellings
 from gsl.front.onnx.copying import Copies, copied
 from gsl.front.onnx.store import OnnxDraft
@@ -232,6 +232,16 @@ def test_native_operators_are_matched_and_written() -> None:
     assert node.op_type == "Celu"
     assert node.attributes["alpha"].value == 0.5
     assert str(new.graph.outputs[0].type) == "float32[2, 3]"
+
+
+def test_a_result_whose_type_onnx_does_not_infer_has_it() -> None:
+    quick = Subst(X * op.Sigmoid(X), pat.Call("com.microsoft::QuickGelu", X, alpha=1.0), name="quick")
+    body, more = "g = Sigmoid(x) m = Mul(x, g) y = Expand(m, s)", "int64[3] s = {2, 2, 3}"
+    changed = model(body, outputs="float[2,2,3] y", more=more)
+    with pytest.warns(UntypedWarning):
+        check(quick(Workload(changed)).model)
+        Pass(quick)(changed)
+    check(changed)
 
 
 def test_functions_and_unknown_calls_stay() -> None:
