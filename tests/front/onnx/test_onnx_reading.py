@@ -57,6 +57,17 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         "%a: float32[1, 2, 3] = expand_dims(%x, axis=0)\n%b: float32[1, 2, 3] = expand_dims(%x, axis=0)\n"
         "%y: float32[2, 2, 3] = concatenate((%a, %b))",
     ),
+    "places beyond an axis": (
+        {"body": "y = Slice(x, low, high)", "outputs": "float[0,3] y",
+         "more": "int64[1] low = {0}, int64[1] high = {-2147483648}"},
+        "%y: float32[0, 3] = strided_slice(%x, begin=(0,), end=(0,), strides=(1,), axes=(0,))",
+    ),
+    "backwards from before an axis": (
+        {"body": "y = Slice(x, low, high, axis, step)", "outputs": "float[1,3] y",
+         "more": "int64[1] low = {-9}, int64[1] high = {-9}, int64[1] axis = {0}, int64[1] step = {-1}"},
+        "%low: int64[1] = param\n%high: int64[1] = param\n%axis: int64[1] = param\n%step: int64[1] = param\n"
+        "%y: float32[1, 3] = onnx::Slice(%x, %low, %high, %axis, %step)",
+    ),
     "integers are divided otherwise": (
         {"body": "y = Div(x, x)", "inputs": "int64[2,3] x", "outputs": "int64[2,3] y"},
         "%y: int64[2, 3] = onnx::Div(%x, %x)",

@@ -240,6 +240,7 @@ def test_a_result_whose_type_onnx_does_not_infer_has_it() -> None:
     changed = model(body, outputs="float[2,2,3] y", more=more)
     with pytest.warns(UntypedWarning):
         check(quick(Workload(changed)).model)
+    with pytest.warns(UntypedWarning):
         Pass(quick)(changed)
     check(changed)
 
