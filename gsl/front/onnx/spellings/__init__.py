@@ -1,7 +1,7 @@
 """The table by which ONNX spells the canonical operators, read in both directions.
 
-Each family has a ``READ`` (by the name of ONNX's operator) and a ``WRITE`` (by the canonical name). An operator that
-ONNX lacks is composed of several, and so is one that the model's version of ONNX does not have yet.
+Each family has rows. An operator that ONNX lacks is composed of several, and so is one that the model's version of ONNX
+does not have yet.
 
 Both sides compute the same up to rounding, and but for what neither promises: a NaN in a maximum, an index out of
 range, a float that an integer can't hold.
@@ -20,12 +20,10 @@ from gsl.front.tree import Canon
 from gsl.graph import Node
 from gsl.spec import packed
 
-_FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, reduce, shape)
+_ROWS: Final = (*elementwise.ROWS, *linear.ROWS, *norm.ROWS, *reduce.ROWS, *shape.ROWS)
 
-READERS: Final[Mapping[str, OnnxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, Lower]] = {
-    **LOWERED, **{name: write for family in _FAMILIES for name, write in family.WRITE.items()},
-}  # fmt: skip
+READERS: Final[Mapping[str, OnnxLift]] = {row.name: row.read for row in _ROWS if row.name}
+WRITERS: Final[Mapping[str, Lower]] = {**LOWERED, **{row.op: row.write for row in _ROWS if row.op}}
 
 MISSING: Final[Mapping[str, str]] = {
     **dict.fromkeys(packed.NAMES, packed.REASON),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, floor_mod_of_floats
@@ -13,58 +12,44 @@ from gsl.front.onnx.spellings.reading import (
     OnnxLift,
     OnnxUnread,
     arithmetic,
+    calculated,
     dtype_name,
     is_float,
     same,
     unread_unless,
 )
-from gsl.front.onnx.spellings.writing import OnnxLowering
+from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxRow, row
 from gsl.front.onnx.types import onnx_dtype
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- one operand
 
-_FLOAT: Final = {
+_FUNCTIONS: Final = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
-    "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "reciprocal": "Reciprocal",
-    "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh",
+    "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "sigmoid": "Sigmoid", "sin": "Sin",
+    "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh", "abs": "Abs", "negative": "Neg", "sign": "Sign",
+    "copy": "Identity", "nn.relu": "Relu",
 }  # fmt: skip
-"""Functions of floats: of other numbers, torch computes them in floats, and ONNX not at all."""
-
-_WHOLE: Final = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}
-"""Functions that leave integers alone."""
-
-_SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign"}
-_TESTS: Final = {"isinf": "IsInf", "isnan": "IsNaN"}
-
-
-def _float(name: str) -> Lower:
-    return lambda w, x: w.call(name, w.cast(x, w.dtype))
+"""Functions of any numbers, and of floats: of other numbers, torch computes those in floats, and ONNX not at all."""
 
 
 def _whole(name: str) -> Lower:
+    """A function that leaves integers alone."""
     return lambda w, x: w.call(name, x) if is_float(w.dtype) else x
 
 
 def _test(name: str) -> Lower:
     """Of integers, all are finite."""
-
-    def write(w: OnnxLowering, x: Any) -> Any:
-        return w.call(name, x) if is_float(w.dtype_of(x)) else w.full(False, w.shape, "bool")
-
-    return write
+    return lambda w, x: w.call(name, x) if is_float(w.dtype_of(x)) else w.full(False, w.shape, "bool")
 
 
 # ---------------------------------------------------------------- two operands
 
-_ARITHMETIC: Final = {"add": "Add", "subtract": "Sub", "multiply": "Mul"}
 _COMPARISONS: Final = {
     "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
     "greater_equal": "GreaterOrEqual",
 }  # fmt: skip
-_LOGIC: Final = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
-_BITS: Final = {"bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor"}
 _OF_BOOLS: Final = {
     "add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and",
     "bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor",
@@ -80,6 +65,10 @@ def _binary(op: str, name: str, **attrs: Any) -> Lower:
         return w.call(name, w.cast(x, w.dtype), w.cast(y, w.dtype), **attrs)
 
     return write
+
+
+def _calculation(op: str, name: str, read: OnnxLift | None = None) -> OnnxRow:
+    return OnnxRow(op, name, _binary(op, name), read or calculated(op))
 
 
 def _comparison(name: str) -> Lower:
@@ -148,6 +137,10 @@ def _power(w: OnnxLowering, x: Any, y: Any) -> Any:
     return w.call("Pow", w.cast(x, w.dtype), w.cast(y, w.dtype))
 
 
+def _read_shift(r: OnnxCall) -> Canon:
+    return Canon("left_shift" if r.attr("direction") == "LEFT" else "right_shift", arithmetic(r))
+
+
 def _chain(op: str) -> OnnxLift:
     """The reader of an operator over any number of tensors."""
 
@@ -213,9 +206,6 @@ def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
 
 
 def _gelu(w: OnnxLowering, x: Any, approximate: str) -> Any:
-    if w.opset >= 20:
-        kind: dict[str, Any] = {} if approximate == "none" else {"approximate": approximate}
-        return w.call("Gelu", x, **kind)
     if approximate == "none":
         inner = w.write("erf", w.write("multiply", x, math.sqrt(0.5)))
     else:
@@ -233,17 +223,13 @@ def _prelu(w: OnnxLowering, data: Any, alpha: Any, axis: int) -> Any:
 
 def _read_prelu(r: OnnxCall) -> Canon:
     shape, slope = r.type(0).shape, r.type(1).shape
-    alpha = r.inputs[1]
     if slope == (1,):
-        return Canon("nn.prelu", (r.x, alpha))
-    reshape = r.producer(alpha, "Reshape")
+        return Canon("nn.prelu", r.inputs)
     axis = len(shape) - len(slope)
     unread_unless(axis >= 0 and len(slope) > 0 and slope == (shape[axis],) + (1,) * (len(slope) - 1))
-    if reshape is not None and r.type_of(reshape.inputs[0]).shape == slope[:1]:
-        r.through.append(reshape)
-        alpha = reshape.inputs[0]
-    else:
-        alpha = Canon("reshape", (alpha,), {"newshape": slope[:1]}) if len(slope) > 1 else alpha
+    alpha = r.vector(r.inputs[1])
+    if alpha is None:
+        alpha = Canon("reshape", r.inputs[1:], {"newshape": slope[:1]})
     return Canon("nn.prelu", (r.x, alpha), {"axis": axis})
 
 
@@ -252,12 +238,6 @@ def _read_hard_sigmoid(r: OnnxCall) -> Canon:
     if abs(alpha - 1 / 6) < 1e-6 and beta == 0.5:
         return Canon("hardsigmoid", (r.x,))
     return Canon("clip", (Canon("add", (Canon("multiply", (r.x, alpha)), beta)),), {"a_min": 0, "a_max": 1})
-
-
-def _read_selu(r: OnnxCall) -> Canon:
-    usual = math.isclose(r.attr("alpha", 1.67326319), 1.67326319, rel_tol=1e-6)
-    unread_unless(usual and math.isclose(r.attr("gamma", 1.05070102), 1.05070102, rel_tol=1e-6))
-    return Canon("selu", (r.x,))
 
 
 def _read_dropout(r: OnnxCall) -> Canon:
@@ -274,91 +254,54 @@ def _read_multiply(r: OnnxCall) -> Canon:
     return Canon("multiply", arithmetic(r))
 
 
-def _since(version: int, name: str, before: Lower) -> Lower:
-    """An operator that ONNX has from a version on, and what it is before."""
-    return lambda w, x: w.call(name, x) if w.opset >= version else before(w, x)
-
-
-def _each(names: Mapping[str, str], write: Callable[[str], Lower]) -> dict[str, Lower]:
-    return {op: write(name) for op, name in names.items()}
-
-
-WRITE: Final[Mapping[str, Lower]] = {
-    **_each(_FLOAT, _float),
-    **_each(_WHOLE, _whole),
-    **_each(_SAME, lambda name: lambda w, x: w.call(name, x)),
-    **_each(_TESTS, _test),
-    **{op: _binary(op, name) for op, name in {**_ARITHMETIC, **_BITS, "maximum": "Max", "minimum": "Min"}.items()},
-    **_each({"divide": "Div"}, lambda name: lambda w, x, y: w.call(name, w.cast(x, w.dtype), w.cast(y, w.dtype))),
-    **_each(_COMPARISONS, _comparison),
-    **_each({**_LOGIC, "logical_not": "Not"}, _logic),
-    "not_equal": lambda w, x, y: w.call("Not", w.write("equal", x, y)),
-    "left_shift": _binary("left_shift", "BitShift", direction="LEFT"),
-    "right_shift": _binary("right_shift", "BitShift", direction="RIGHT"),
-    "bitwise_not": lambda w, x: w.call("Not" if w.dtype == "bool" else "BitwiseNot", x),
-    "copy": lambda w, x: w.call("Identity", x),
-    "isfinite": lambda w, x: w.write("logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x))),
-    "trunc": lambda w, x: (
-        w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x
-    ),
-    "rsqrt": lambda w, x: w.write("reciprocal", w.write("sqrt", x)),
-    "mod": _binary("mod", "Mod", fmod=1),
-    "floor_mod": _floor_mod,
-    "floor_divide": _floor_divide,
-    "power": _power,
-    "where": lambda w, test, x, y: w.call("Where", w.cast(test, "bool"), w.cast(x, w.dtype), w.cast(y, w.dtype)),
-    "clip": _clip,
-    "cast": lambda w, x, dtype: w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype)),
-    "nn.relu": lambda w, x: w.call("Relu", x),
-    "nn.leaky_relu": lambda w, x, alpha: w.call("LeakyRelu", x, alpha=float(alpha)),
-    "elu": lambda w, x, alpha: w.call("Elu", x, alpha=float(alpha)),
-    "selu": lambda w, x: w.call("Selu", x),
-    "gelu": _gelu,
-    "mish": _since(18, "Mish", lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x)))),
-    "hardswish": _since(14, "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x))),
-    "hardsigmoid": lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5),
-    "softplus": _softplus,
-    "nn.prelu": _prelu,
-    "nn.softmax": lambda w, x, axis: w.call("Softmax", w.cast(x, w.dtype), axis=axis),
-    "nn.log_softmax": lambda w, x, axis: w.call("LogSoftmax", w.cast(x, w.dtype), axis=axis),
-    "nn.dropout": lambda w, x, rate: w.call("Dropout", x, w.cast(float(rate), "float32")),
-}
-
-READ: Final[Mapping[str, OnnxLift]] = {
-    **{name: same(op) for op, name in {**_FLOAT, **_WHOLE, **_SAME, "isnan": "IsNaN"}.items()},
-    **{
-        name: (lambda r, op=op: Canon(op, arithmetic(r)))  # type: ignore[misc]
-        for op, name in {**_ARITHMETIC, **_COMPARISONS, **_LOGIC, **_BITS}.items()
-    },
-    "Reciprocal": _read_after("Sqrt", "reciprocal", "rsqrt"),
-    "Mul": _read_multiply,
-    "Add": _read_add,
-    "Not": _read_after("Equal", "logical_not", "not_equal"),
-    "IsInf": same("isinf", only={"detect_negative": 1, "detect_positive": 1}),
-    "BitwiseNot": same("bitwise_not"),
-    "BitShift": lambda r: Canon("left_shift" if r.attr("direction") == "LEFT" else "right_shift", arithmetic(r)),
-    "Div": _read_divide,
-    "Mod": _read_mod,
-    "Pow": _read_power,
-    "Max": _chain("maximum"),
-    "Min": _chain("minimum"),
-    "Sum": _chain("add"),
-    "Where": _read_where,
-    "Clip": _read_clip,
-    "Cast": _read_cast,
-    "Identity": same("copy"),
-    "Relu": same("nn.relu"),
-    "LeakyRelu": same("nn.leaky_relu", {"alpha": 0.01}, alpha="alpha"),
-    "Elu": same("elu", {"alpha": 1.0}, alpha="alpha"),
-    "Selu": _read_selu,
-    "Gelu": same("gelu", {"approximate": "none"}, approximate="approximate"),
-    "Swish": same("silu", only={"alpha": 1.0}),
-    "Mish": same("mish"),
-    "HardSwish": same("hardswish"),
-    "HardSigmoid": _read_hard_sigmoid,
-    "Softplus": same("softplus", {"beta": 1.0, "threshold": 20.0}),
-    "PRelu": _read_prelu,
-    "Softmax": same("nn.softmax", {"axis": -1}, axis="axis"),
-    "LogSoftmax": same("nn.log_softmax", {"axis": -1}, axis="axis"),
-    "Dropout": _read_dropout,
-}
+ROWS: Final = (
+    *(row(op, name) for op, name in _FUNCTIONS.items()),
+    *(row(name.lower(), name, _whole(name)) for name in ("Ceil", "Floor", "Round")),
+    row("isnan", "IsNaN", _test("IsNaN")),
+    row("isinf", "IsInf", _test("IsInf"), same("isinf", only={"detect_negative": 1, "detect_positive": 1})),
+    row("isfinite", "", lambda w, x: w.write(
+        "logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x)))),
+    row("trunc", "", lambda w, x: (
+        w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x)),
+    row("reciprocal", "Reciprocal", read=_read_after("Sqrt", "reciprocal", "rsqrt")),
+    row("rsqrt", "", lambda w, x: w.write("reciprocal", w.write("sqrt", x))),
+    _calculation("add", "Add", _read_add),
+    _calculation("subtract", "Sub"),
+    _calculation("multiply", "Mul", _read_multiply),
+    row("divide", "Div", read=_read_divide),
+    _calculation("maximum", "Max", _chain("maximum")),
+    _calculation("minimum", "Min", _chain("minimum")),
+    row("", "Sum", read=_chain("add")),
+    row("mod", "Mod", _binary("mod", "Mod", fmod=1), _read_mod),
+    row("floor_mod", "", _floor_mod),
+    row("floor_divide", "", _floor_divide),
+    row("power", "Pow", _power, _read_power),
+    *(OnnxRow(op, name, _comparison(name), calculated(op)) for op, name in _COMPARISONS.items()),
+    row("not_equal", "", lambda w, x, y: w.call("Not", w.write("equal", x, y))),
+    *(OnnxRow(f"logical_{name.lower()}", name, _logic(name), calculated(f"logical_{name.lower()}"))
+      for name in ("And", "Or", "Xor")),
+    row("logical_not", "Not", _logic("Not"), _read_after("Equal", "logical_not", "not_equal")),
+    *(_calculation(f"bitwise_{name.lower()}", f"Bitwise{name}") for name in ("And", "Or", "Xor")),
+    row("bitwise_not", "BitwiseNot", lambda w, x: w.call("Not" if w.dtype == "bool" else "BitwiseNot", x)),
+    row("left_shift", "BitShift", _binary("left_shift", "BitShift", direction="LEFT"), _read_shift),
+    row("right_shift", "", _binary("right_shift", "BitShift", direction="RIGHT")),
+    row("where", "Where", lambda w, test, x, y: w.call(
+        "Where", w.cast(test, "bool"), w.cast(x, w.dtype), w.cast(y, w.dtype)), _read_where),
+    row("clip", "Clip", _clip, _read_clip),
+    row("cast", "Cast", lambda w, x, dtype: (
+        w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype))), _read_cast),
+    row("nn.leaky_relu", "LeakyRelu", alpha=0.01),
+    row("elu", "Elu", alpha=1.0),
+    row("selu", "Selu", read=same("selu", only={"alpha": 1.6732632, "gamma": 1.050701})),
+    row("gelu", "Gelu", _gelu, since=20, approximate="none"),
+    row("", "Swish", read=same("silu", only={"alpha": 1.0})),
+    row("mish", "Mish", lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x))), since=18),
+    row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14),
+    row("hardsigmoid", "HardSigmoid", lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5), _read_hard_sigmoid),
+    row("softplus", "Softplus", _softplus, same("softplus", {"beta": 1.0, "threshold": 20.0})),
+    row("nn.prelu", "PRelu", _prelu, _read_prelu),
+    row("nn.softmax", "Softmax", axis=-1),
+    row("nn.log_softmax", "LogSoftmax", axis=-1),
+    row("nn.dropout", "Dropout", lambda w, x, rate: w.call(
+        "Dropout", x, w.cast(float(rate), "float32")), _read_dropout),
+)  # fmt: skip

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxUnread, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLowering
+from gsl.front.core.lower import Lower, known
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, unread_unless
+from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
 from gsl.graph import Dim
 from gsl.spec.normalise import spatial
@@ -82,46 +81,32 @@ def bias_of(r: OnnxCall, data: Any, other: Any) -> Canon:
     shape, own = r.type_of(data).shape, r.type_of(other).shape
     axis = 1 if r.is_made_by(data, "Conv", "ConvTranspose") else len(shape) - 1
     unread_unless(0 < len(own) <= len(shape) and axis >= 0)
-    size = shape[axis]
-    unread_unless(own == (size,) + (1,) * (len(own) - 1) and len(own) == len(shape) - axis)
-    if len(own) == 1:
-        return Canon("nn.bias_add", (data, other), {"axis": axis})
-    return Canon("nn.bias_add", (data, _vector(r, other, size)), {"axis": axis})
-
-
-def _vector(r: OnnxCall, value: Any, size: Dim) -> Any:
-    """The tensor of one axis of which a value is another shape; Unread where there is none in sight."""
-    node = r.producer(value, "Reshape", "Unsqueeze")
-    if node is None or r.type_of(node.inputs[0]).shape != (size,):
-        raise OnnxUnread
-    r.through.append(node)
-    return node.inputs[0]
+    unread_unless(own == (shape[axis],) + (1,) * (len(own) - 1) and len(own) == len(shape) - axis)
+    bias = r.vector(other)
+    unread_unless(bias is not None)
+    return Canon("nn.bias_add", (data, bias), {"axis": axis})
 
 
 # ---------------------------------------------------------------- convolutions
 
 
-def _conv(count: int) -> Lower:
-    letters = "NC" + spatial(count)
+def _conv(op: str) -> Lower:
+    name, letters = ("ConvTranspose", "IO") if op.endswith("_transpose") else ("Conv", "OI")
 
     def write(
         w: OnnxLowering, data: Any, weight: Any, bias: Any = None, *, strides: Any, padding: Any, dilation: Any,
         groups: int, data_layout: str, kernel_layout: str, out_layout: str, out_dtype: str,
-        output_padding: Any = None,
+        output_padding: Any = (0,),
     ) -> Any:  # fmt: skip
-        own = ("OI" if output_padding is None else "IO") + letters[2:]
-        data = w.layout(w.cast(data, w.dtype), data_layout, letters)
-        weight = w.layout(w.cast(weight, w.dtype), kernel_layout, own)
-        attrs: dict[str, Any] = {} if groups == 1 else {"group": groups}
+        weight = w.layout(w.cast(weight, w.dtype), kernel_layout, letters + spatial(len(strides)))
+        attrs: dict[str, Any] = {"group": groups} if groups > 1 else {}
         attrs["kernel_shape"] = list(w.sizes_of(weight)[2:])
-        lists = {"strides": (strides, 1), "pads": (padding, 0), "dilations": (dilation, 1)}
-        lists |= {} if output_padding is None else {"output_padding": (output_padding, 0)}
-        attrs |= {name: list(value) for name, (value, usual) in lists.items() if set(value) != {usual}}
-        order = [(out_layout or data_layout).index(letter) for letter in letters]
-        result = w.type_of_result(order)
-        operands = (data, weight) if bias is None else (data, weight, bias)
-        made = w.call("Conv" if output_padding is None else "ConvTranspose", *operands, **attrs, type=result)
-        return w.layout(made, letters, out_layout or data_layout)
+        lists = {"strides": (strides, 1), "pads": (padding, 0), "dilations": (dilation, 1),
+                 "output_padding": (output_padding, 0)}  # fmt: skip
+        attrs |= {key: list(value) for key, (value, usual) in lists.items() if set(value) != {usual}}
+        others, out = (weight,) if bias is None else (weight, bias), out_layout or data_layout
+        layout, data, type = w.channels_first(w.cast(data, w.dtype), data_layout, out)
+        return w.layout(w.call(name, data, *others, **attrs, type=type), layout, out)
 
     return write
 
@@ -129,34 +114,27 @@ def _conv(count: int) -> Lower:
 def _read_conv(r: OnnxCall, transposed: bool) -> Canon:
     count = r.type(1).ndim - 2
     unread_unless(1 <= count <= 3 and not r.has(3))
-    attrs: dict[str, Any] = {
-        "strides": r.attr("strides", (1,) * count), "dilation": r.attr("dilations", (1,) * count),
-        "groups": r.attr("group", 1),
-    }  # fmt: skip
-    attrs["padding"] = _padding(r, count, attrs, transposed)
+    attrs = {"groups": r.attr("group", 1), **places(r, r.type(1).shape[2:])}
     if transposed:
-        unread_unless("output_shape" not in r.node.attributes)
+        unread_unless("output_shape" not in r.node.attributes and r.attr("auto_pad", "VALID") in ("NOTSET", "VALID"))
         attrs["output_padding"] = r.attr("output_padding", (0,) * count)
     product = Canon(f"nn.conv{count}d" + "_transpose" * transposed, r.inputs[:2], attrs)
     return Canon("nn.bias_add", (product, r.inputs[2]), {"axis": 1}) if r.has(2) else product
 
 
-def _padding(r: OnnxCall, count: int, attrs: Mapping[str, Any], transposed: bool) -> tuple[int, ...]:
-    """The padding before and after each axis, also where the node says only what it is for."""
-    kind = r.attr("auto_pad", "NOTSET")
-    if kind in ("NOTSET", "VALID"):
-        given = r.attr("pads", (0,) * 2 * count) if kind == "NOTSET" else (0,) * 2 * count
-        return tuple(given)
-    unread_unless(not transposed)
-    return same_padding(r.sizes(0, 2), r.sizes(1, 2), attrs["strides"], attrs["dilation"], kind == "SAME_UPPER")
-
-
-def same_padding(sizes: Any, kernel: Any, strides: Any, dilation: Any, upper: bool) -> tuple[int, ...]:
-    """The padding with which there is a window for every stride; where it is odd, more of it after or before."""
-    total = [max((-(-size // step) - 1) * step + (k - 1) * d + 1 - size, 0)
-             for size, k, step, d in zip(sizes, kernel, strides, dilation)]  # fmt: skip
-    less, more = [width // 2 for width in total], [width - width // 2 for width in total]
-    return (*less, *more) if upper else (*more, *less)
+def places(r: OnnxCall, kernel: tuple[Dim, ...]) -> dict[str, tuple[int, ...]]:
+    """Strides, dilation, and the padding before and after each axis, also where the node says only what it is for."""
+    ones, kind = (1,) * len(kernel), r.attr("auto_pad", "NOTSET")
+    strides, dilation, padding = r.attr("strides", ones), r.attr("dilations", ones), (0,) * 2 * len(kernel)
+    if kind == "NOTSET":
+        padding = r.attr("pads", padding)
+    elif kind != "VALID":
+        # There is a window for every stride. Where the padding is odd, more of it comes after or before.
+        sizes = zip(r.sizes(0, 2), known(kernel), strides, dilation)
+        total = [max((-(-size // step) - 1) * step + (k - 1) * d + 1 - size, 0) for size, k, step, d in sizes]
+        less, more = [width // 2 for width in total], [width - width // 2 for width in total]
+        padding = (*less, *more) if kind == "SAME_UPPER" else (*more, *less)
+    return {"strides": strides, "dilation": dilation, "padding": padding}
 
 
 # ---------------------------------------------------------------- attention
@@ -202,21 +180,14 @@ def _read_attention(r: OnnxCall) -> Canon:
 
 CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
 
-WRITE: Final[Mapping[str, Lower]] = {
-    "matmul": _matmul,
-    "nn.dense": _dense,
-    "nn.batch_matmul": _batch_matmul,
-    "nn.bias_add": _bias_add,
-    "einsum": lambda w, data, equation: w.call("Einsum", *w.each(data), equation=equation),
-    "nn.attention": _attention,
-    **{op: _conv(int(op[7])) for op in CONVOLUTIONS},
-}
-
-READ: Final[Mapping[str, OnnxLift]] = {
-    "MatMul": _read_matmul,
-    "Gemm": _read_gemm,
-    "Einsum": _read_einsum,
-    "Conv": lambda r: _read_conv(r, transposed=False),
-    "ConvTranspose": lambda r: _read_conv(r, transposed=True),
-    "Attention": _read_attention,
-}
+ROWS: Final = (
+    row("matmul", "MatMul", _matmul, _read_matmul),
+    row("nn.dense", "Gemm", _dense, _read_gemm),
+    row("nn.batch_matmul", "", _batch_matmul),
+    row("nn.bias_add", "", _bias_add),
+    row("einsum", "Einsum", lambda w, data, equation: w.call("Einsum", *w.each(data), equation=equation), _read_einsum),
+    row("nn.attention", "Attention", _attention, _read_attention),
+    *(row(op, "", _conv(op)) for op in CONVOLUTIONS),
+    row("", "Conv", read=lambda r: _read_conv(r, transposed=False)),
+    row("", "ConvTranspose", read=lambda r: _read_conv(r, transposed=True)),
+)

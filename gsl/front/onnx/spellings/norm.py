@@ -2,47 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, adaptive, known
-from gsl.front.onnx.spellings.linear import same_padding
+from gsl.front.onnx.spellings.linear import places
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, same, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLowering
+from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
-from gsl.graph import TensorType
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
-from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- normalisations
 
 
-def _first(w: OnnxLowering, data: Any, axis: int) -> tuple[Any, TensorType]:
-    """The data with the axis of the channels after the first one, and their type."""
-    order = _order(w.rank_of(data), axis)
-    data = w.permute(data, order)
-    return data, w.type_of(data)
+def _by_channel(name: str, since: int = 0) -> Lower:
+    """Batch, group and instance normalisation, for which the channels come second; ``others`` are mean and variance."""
 
+    def write(
+        w: OnnxLowering, data: Any, gamma: Any = None, beta: Any = None, *others: Any, axis: int, epsilon: float,
+        center: bool, scale: bool, **groups: int,
+    ) -> Any:  # fmt: skip
+        affine = w.affine((w.shape_of(data)[axis],), gamma, beta, center, scale)
+        order = [place for place in range(w.rank_of(data)) if place != axis]
+        order.insert(1, axis)
+        data = w.permute(data, order)
+        made = w.call(name, data, *affine, *others, epsilon=float(epsilon), type=w.type_of(data), since=since, **groups)
+        return w.permute(made, [order.index(place) for place in range(len(order))])
 
-def _order(rank: int, axis: int) -> list[int]:
-    others = [place for place in range(rank) if place != axis]
-    return [others[0], axis, *others[1:]] if others else [axis]
-
-
-def _back(w: OnnxLowering, made: Any, axis: int) -> Any:
-    order = _order(w.rank_of(made), axis)
-    return w.permute(made, [order.index(place) for place in range(len(order))])
-
-
-def _batch_norm(
-    w: OnnxLowering, data: Any, gamma: Any, beta: Any, mean: Any, var: Any, axis: int, epsilon: float, center: bool,
-    scale: bool,
-) -> Any:  # fmt: skip
-    gamma, beta = w.affine(w.shape_of(mean), gamma, beta, center, scale)
-    data, type = _first(w, data, axis)
-    made = w.call("BatchNormalization", data, gamma, beta, mean, var, epsilon=float(epsilon), type=type)
-    return _back(w, made, axis)
+    return write
 
 
 def _layer_norm(
@@ -77,18 +64,17 @@ def _wide(w: OnnxLowering, weight: Any, rank: int, axis: tuple[int, ...]) -> Any
     return w.reshape(weight, [next(sizes) if place in axis else 1 for place in range(rank)])
 
 
-def _last_axes(r: OnnxCall) -> tuple[int, ...]:
-    """The axes that a node normalises over; Unread where the other operands have other shapes."""
-    rank = r.type().ndim
-    axes = tuple(range(r.attr("axis", -1) % rank, rank))
-    shape = tuple([r.type().shape[axis] for axis in axes])
-    unread_unless(all(r.type(place).shape == shape for place in range(1, len(r.inputs))))
-    return axes
+def _read_last_axes(op: str) -> OnnxLift:
+    """The reader of a normalisation over the last axes, whose shape the other operands have."""
 
+    def read(r: OnnxCall) -> Canon:
+        rank = r.type().ndim
+        axes = tuple(range(r.attr("axis", -1) % rank, rank))
+        shape = r.type().shape[axes[0] :]
+        unread_unless(all(value is not None and r.type_of(value).shape == shape for value in r.inputs[1:]))
+        return Canon(op, r.inputs, {"axis": axes, "epsilon": r.attr("epsilon", 1e-5)})
 
-def _read_layer_norm(r: OnnxCall) -> Canon:
-    unread_unless(all(value is not None for value in r.inputs))
-    return Canon("nn.layer_norm", r.inputs, {"axis": _last_axes(r), "epsilon": r.attr("epsilon", 1e-5)})
+    return read
 
 
 def _rms_norm(w: OnnxLowering, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
@@ -97,25 +83,6 @@ def _rms_norm(w: OnnxLowering, data: Any, weight: Any = None, *, axis: tuple[int
         weight = w.full(1, shape[axis[0] :], w.dtype) if weight is None else weight
         return w.call("RMSNormalization", data, weight, axis=axis[0] - rank, epsilon=float(epsilon))
     return _scaled(w, data, weight, axis, epsilon)
-
-
-def _read_rms_norm(r: OnnxCall) -> Canon:
-    return Canon("nn.rms_norm", r.inputs, {"axis": _last_axes(r), "epsilon": r.attr("epsilon", 1e-5)})
-
-
-def _by_channel(name: str, since: int = 0) -> Lower:
-    """Group and instance normalisation, over all axes but those of the batch and the channels."""
-
-    def write(
-        w: OnnxLowering, data: Any, gamma: Any = None, beta: Any = None, *, axis: int, epsilon: float, center: bool,
-        scale: bool, **groups: int,
-    ) -> Any:  # fmt: skip
-        affine = w.affine((w.shape_of(data)[axis],), gamma, beta, center, scale)
-        data, type = _first(w, data, axis)
-        made = w.call(name, data, *affine, epsilon=float(epsilon), type=type, since=since, **groups)
-        return _back(w, made, axis)
-
-    return write
 
 
 def _read_group_norm(r: OnnxCall) -> Canon:
@@ -129,14 +96,11 @@ def _read_group_norm(r: OnnxCall) -> Canon:
 
 
 def _window(kind: str, count: int) -> Lower:
-    plain = "NC" + spatial(count)
-
     def write(
         w: OnnxLowering, data: Any, layout: str, out_layout: str, pool_size: Any, strides: Any, dilation: Any,
         padding: Any, ceil_mode: bool, count_include_pad: bool = False,
     ) -> Any:  # fmt: skip
-        data = w.layout(data, layout, plain)
-        result = w.type_of_result([(out_layout or layout).index(letter) for letter in plain])
+        plain, data, result = w.channels_first(data, layout, out_layout or layout)
         if ceil_mode:
             sizes, wanted = w.sizes_of(data)[2:], known(result.shape[2:])
             reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(wanted, strides, dilation, pool_size)]
@@ -165,12 +129,8 @@ def _read_window(kind: str) -> OnnxLift:
         size = r.attr("kernel_shape")
         count = len(size)
         unread_unless(1 <= count <= 3 and r.type().ndim == count + 2)
-        ones, ceil = (1,) * count, bool(r.attr("ceil_mode", 0))
-        given: dict[str, Any] = {"pool_size": size, "strides": r.attr("strides", ones), "ceil_mode": ceil}
-        given |= {"dilation": r.attr("dilations", ones), "padding": r.attr("pads", ones[:0] or (0,) * 2 * count)}
-        if (auto := r.attr("auto_pad", "NOTSET")) != "NOTSET":
-            sizes = (r.sizes(0, 2), size, given["strides"], given["dilation"])
-            given["padding"] = (0,) * 2 * count if auto == "VALID" else same_padding(*sizes, auto == "SAME_UPPER")
+        ceil = bool(r.attr("ceil_mode", 0))
+        given = {"pool_size": size, "ceil_mode": ceil, **places(r, size)}
         op = f"nn.{kind}_pool{count}d"
         if kind == "avg":
             given["count_include_pad"] = bool(r.attr("count_include_pad", 0))
@@ -183,12 +143,9 @@ def _read_window(kind: str) -> OnnxLift:
     return read
 
 
-def _global(name: str, count: int) -> Lower:
-    plain = "NC" + spatial(count)
-
+def _global(name: str) -> Lower:
     def write(w: OnnxLowering, data: Any, layout: str, out_layout: str) -> Any:
-        data = w.layout(data, layout, plain)
-        result = w.type_of_result([(out_layout or layout).index(letter) for letter in plain])
+        plain, data, result = w.channels_first(data, layout, out_layout or layout)
         return w.layout(w.call(name, data, type=result), plain, out_layout or layout)
 
     return write
@@ -211,30 +168,23 @@ def _adaptive(kind: str) -> Lower:
 
 
 _COUNTS: Final = (1, 2, 3)
-
-WRITE: Final[Mapping[str, Lower]] = {
-    "nn.batch_norm": _batch_norm,
-    "nn.layer_norm": _layer_norm,
-    "nn.rms_norm": _rms_norm,
-    "nn.group_norm": _by_channel("GroupNormalization", since=21),
-    "nn.instance_norm": _by_channel("InstanceNormalization"),
-    **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
-    **{f"nn.adaptive_{kind}_pool{n}d": _adaptive(kind) for kind in ("max", "avg") for n in _COUNTS},
-    **{f"nn.global_avg_pool{n}d": _global("GlobalAveragePool", n) for n in _COUNTS},
-    **{f"nn.global_max_pool{n}d": _global("GlobalMaxPool", n) for n in _COUNTS},
-}
-
 _FIRST: Final = {"axis": 1, "epsilon": 1e-5}
 
-READ: Final[Mapping[str, OnnxLift]] = {
-    "BatchNormalization": same("nn.batch_norm", _FIRST, {"training_mode": 0}, epsilon="epsilon"),
-    "LayerNormalization": _read_layer_norm,
-    "RMSNormalization": _read_rms_norm,
-    "SimplifiedLayerNormalization": _read_rms_norm,  # onnxruntime's name for it
-    "GroupNormalization": _read_group_norm,
-    "InstanceNormalization": same("nn.instance_norm", _FIRST, epsilon="epsilon"),
-    "MaxPool": _read_window("max"),
-    "AveragePool": _read_window("avg"),
-    "GlobalAveragePool": _read_global("avg"),
-    "GlobalMaxPool": _read_global("max"),
-}
+ROWS: Final = (
+    row("nn.batch_norm", "BatchNormalization", _by_channel("BatchNormalization"),
+        same("nn.batch_norm", _FIRST, {"training_mode": 0}, epsilon="epsilon")),
+    row("nn.layer_norm", "LayerNormalization", _layer_norm, _read_last_axes("nn.layer_norm")),
+    row("nn.rms_norm", "RMSNormalization", _rms_norm, _read_last_axes("nn.rms_norm")),
+    row("", "SimplifiedLayerNormalization", read=_read_last_axes("nn.rms_norm")),  # onnxruntime's name for it
+    row("nn.group_norm", "GroupNormalization", _by_channel("GroupNormalization", since=21), _read_group_norm),
+    row("nn.instance_norm", "InstanceNormalization", _by_channel("InstanceNormalization"),
+        same("nn.instance_norm", _FIRST, epsilon="epsilon")),
+    *(row(f"nn.{kind}_pool{n}d", "", _window(kind, n)) for kind in ("max", "avg") for n in _COUNTS),
+    *(row(f"nn.adaptive_{kind}_pool{n}d", "", _adaptive(kind)) for kind in ("max", "avg") for n in _COUNTS),
+    *(row(f"nn.global_avg_pool{n}d", "", _global("GlobalAveragePool")) for n in _COUNTS),
+    *(row(f"nn.global_max_pool{n}d", "", _global("GlobalMaxPool")) for n in _COUNTS),
+    row("", "MaxPool", read=_read_window("max")),
+    row("", "AveragePool", read=_read_window("avg")),
+    row("", "GlobalAveragePool", read=_read_global("avg")),
+    row("", "GlobalMaxPool", read=_read_global("max")),
+)  # fmt: skip

@@ -157,6 +157,15 @@ class OnnxCall:
         node = self.producer(value, *ops)
         return None if node is None or len(value.uses()) > 1 or value.is_graph_output() else node
 
+    def vector(self, value: Any) -> Any:
+        """The tensor of one axis with the elements of a value; ``None`` if there is none in sight."""
+        shape = self.type_of(value).shape
+        node = None if len(shape) == 1 else self.producer(value, "Reshape", "Unsqueeze")
+        if node is None or self.type_of(node.inputs[0]).shape != shape[:1]:
+            return value if len(shape) == 1 else None
+        self.through.append(node)
+        return node.inputs[0]
+
     def is_made_by(self, value: Any, *ops: str) -> bool:
         """True if a node of one of these operators of ONNX makes a value."""
         node = value.producer()
@@ -199,6 +208,11 @@ def arithmetic(r: OnnxCall) -> tuple[Any, ...]:
     if all(isinstance(operand, LiteralOperand) for operand in found):
         return r.inputs
     return tuple(found)
+
+
+def calculated(op: str) -> OnnxLift:
+    """The reader of a node that computes with numbers and tensors."""
+    return lambda r: Canon(op, arithmetic(r))
 
 
 def is_float(dtype: str) -> bool:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLowering
+from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
+from gsl.graph import TensorType
 
 _NATIVE: Final = {
     "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
@@ -20,10 +20,11 @@ _NATIVE: Final = {
 def _call(w: OnnxLowering, name: str, data: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """A reduction in the dtype of the data, whose axes are an operand in newer versions."""
     data = w.cast(data, "int32" if w.dtype == "bool" else w.dtype)
+    type = TensorType(w.shape, w.dtype_of(data))
     if w.opset >= 18 or name == "ReduceSum":
-        made = w.call(name, data, w.ints(axis), keepdims=int(keepdims), type=w.like_result(data))
+        made = w.call(name, data, w.ints(axis), keepdims=int(keepdims), type=type)
     else:
-        made = w.call(name, data, axes=list(axis), keepdims=int(keepdims), type=w.like_result(data))
+        made = w.call(name, data, axes=list(axis), keepdims=int(keepdims), type=type)
     return w.cast(made, w.dtype)
 
 
@@ -39,10 +40,7 @@ def _reduction(name: str) -> Lower:
 
 
 def _all_any(name: str) -> Lower:
-    def write(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
-        return w.write(name, w.cast(data, "bool"), **attrs)
-
-    return write
+    return lambda w, data, **attrs: w.write(name, w.cast(data, "bool"), **attrs)
 
 
 def _spread(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, unbiased: bool) -> Any:
@@ -112,22 +110,14 @@ def _read_cumsum(r: OnnxCall) -> Canon:
     return Canon("cumsum", (r.x,), attrs if "float" in dtype or dtype == "int64" else {**attrs, "dtype": dtype})
 
 
-WRITE: Final[Mapping[str, Lower]] = {
-    **{op: _reduction(name) for op, name in _NATIVE.items()},
-    "all": _all_any("min"),
-    "any": _all_any("max"),
-    "variance": _spread,
-    "argmax": _index("ArgMax"),
-    "argmin": _index("ArgMin"),
-    "cumsum": _cumsum,
-}
-
-READ: Final[Mapping[str, OnnxLift]] = {
-    **{name: _read_reduction(op) for op, name in _NATIVE.items()},
-    "ReduceSumSquare": _read_reduction("sum", before="square"),
-    "ReduceL1": _read_reduction("sum", before="abs"),
-    "ReduceL2": _read_reduction("sum", before="square", after="sqrt"),
-    "ArgMax": _read_index("argmax"),
-    "ArgMin": _read_index("argmin"),
-    "CumSum": _read_cumsum,
-}
+ROWS: Final = (
+    *(row(op, name, _reduction(name), _read_reduction(op)) for op, name in _NATIVE.items()),
+    row("", "ReduceSumSquare", read=_read_reduction("sum", before="square")),
+    row("", "ReduceL1", read=_read_reduction("sum", before="abs")),
+    row("", "ReduceL2", read=_read_reduction("sum", before="square", after="sqrt")),
+    row("all", "", _all_any("min")),
+    row("any", "", _all_any("max")),
+    row("variance", "", _spread),
+    *(row(name.lower(), name, _index(name), _read_index(name.lower())) for name in ("ArgMax", "ArgMin")),
+    row("cumsum", "CumSum", _cumsum, _read_cumsum),
+)

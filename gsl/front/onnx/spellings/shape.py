@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, is_float, plain_number, same, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLowering
+from gsl.front.onnx.spellings.reading import OnnxCall, axes_of, is_float, plain_number, same, unread_unless
+from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import GETITEM, Dim, SymDim, TensorType, TupleType
@@ -66,12 +65,10 @@ def _reshape(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
 
 def _read_reshape(r: OnnxCall) -> Canon:
     codes, shape = r.dims(1), r.type().shape
-    if r.attr("allowzero", 0) or 0 not in codes:
-        unread_unless(0 not in codes or 0 in shape)
-        return Canon("reshape", (r.x,), {"newshape": codes})
-    unread_unless(all(code != 0 or place < len(shape) for place, code in enumerate(codes)))
-    copied = tuple([shape[place] if code == 0 else code for place, code in enumerate(codes)])
-    return Canon("reshape", (r.x,), {"newshape": copied})
+    if not r.attr("allowzero", 0):
+        codes = tuple([shape[place] if code == 0 else code for place, code in enumerate(codes)])
+    unread_unless(0 not in codes or 0 in shape)
+    return Canon("reshape", (r.x,), {"newshape": codes})
 
 
 def _read_flatten(r: OnnxCall) -> Canon:
@@ -79,14 +76,7 @@ def _read_flatten(r: OnnxCall) -> Canon:
     axis = r.attr("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
     unread_unless(0 not in shape)
-    return Canon("reshape", (r.x,), {"newshape": (_product(shape[:axis]), _product(shape[axis:]))})
-
-
-def _product(sizes: tuple[Dim, ...]) -> Dim:
-    total: Dim = 1
-    for size in sizes:
-        total = total * size
-    return total
+    return Canon("reshape", (r.x,), {"newshape": (math.prod(shape[:axis]), math.prod(shape[axis:]))})
 
 
 def _read_unsqueeze(r: OnnxCall) -> Canon:
@@ -130,13 +120,11 @@ def _tile(w: OnnxLowering, data: Any, reps: tuple[int, ...]) -> Any:
 
 
 def _repeat(w: OnnxLowering, data: Any, repeats: int, axis: int | None) -> Any:
-    shape = list(w.shape_of(data))
     if axis is None:
-        data, shape, axis = w.reshape(data, (_product(tuple(shape)),)), [_product(tuple(shape))], 0
-    wide = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
-    column = w.reshape(data, wide)
-    tiled = w.write("broadcast_to", column, shape=(*shape[: axis + 1], repeats, *shape[axis + 1 :]))
-    return w.reshape(tiled, w.shape)
+        data, axis = w.reshape(data, (math.prod(w.shape_of(data)),)), 0
+    before, after = w.shape_of(data)[: axis + 1], w.shape_of(data)[axis + 1 :]
+    column = w.reshape(data, (*before, 1, *after))
+    return w.reshape(w.write("broadcast_to", column, shape=(*before, repeats, *after)), w.shape)
 
 
 def _read_depth_to_space(r: OnnxCall) -> Canon:
@@ -209,11 +197,10 @@ def _read_slice(r: OnnxCall) -> Canon:
         size = shape[axis]
         known = isinstance(size, int) and isinstance(low, int) and isinstance(high, int)
         unread_unless(known or (step > 0 and low in (0, size) and (high == size or _is_far(high))))
-    return Canon("strided_slice", (r.x,), {
-        "begin": tuple([None if _is_far(-place) else place for place in begin]),
-        "end": tuple([None if _is_far(place) or _is_far(-place) else place for place in end]),
-        "strides": strides, "axes": axes,
-    })  # fmt: skip
+        # Of what is beyond an axis when it is walked backwards, ONNX and its runtimes say other things.
+        unread_unless(step > 0 or (low >= -size and not _is_far(high)))  # type: ignore[operator]
+    ends = tuple([None if step > 0 and _is_far(place) else place for place, step in zip(end, strides)])
+    return Canon("strided_slice", (r.x,), {"begin": begin, "end": ends, "strides": strides, "axes": axes})
 
 
 def _is_far(place: Dim) -> bool:
@@ -240,11 +227,9 @@ def _reverse(w: OnnxLowering, data: Any, axis: tuple[int, ...]) -> Any:
 
 def _take(w: OnnxLowering, data: Any, indices: Any, axis: int | None) -> Any:
     if axis is None:
-        data, axis = w.reshape(data, (_product(w.shape_of(data)),)), 0
-    if is_number(indices):
-        return w.call("Gather", data, w.cast(indices, "int64"), axis=axis)
-    indices = indices if w.dtype_of(indices) in ("int32", "int64") else w.cast(indices, "int64")
-    return w.call("Gather", data, indices, axis=axis)
+        data, axis = w.reshape(data, (math.prod(w.shape_of(data)),)), 0
+    is_index = not is_number(indices) and w.dtype_of(indices) == "int32"
+    return w.call("Gather", data, indices if is_index else w.cast(indices, "int64"), axis=axis)
 
 
 def _read_gather(r: OnnxCall) -> Canon:
@@ -287,14 +272,8 @@ def _full(w: OnnxLowering, value: Any, shape: tuple[Dim, ...], dtype: str) -> An
 
 
 def _full_like(w: OnnxLowering, x: Any, value: Any) -> Any:
-    if not is_number(value):
-        return w.call("Expand", w.reshape(w.cast(value, w.dtype), ()), _shape(w, x))
-    fill = w.full(value, (1,), w.dtype)
-    return w.call("Expand", fill, _shape(w, x))
-
-
-def _shape(w: OnnxLowering, x: Any) -> Any:
-    return w.call("Shape", x, type=TensorType((w.rank_of(x),), "int64"))
+    fill = w.full(value, (1,), w.dtype) if is_number(value) else w.reshape(w.cast(value, w.dtype), ())
+    return w.call("Expand", fill, w.call("Shape", x, type=TensorType((w.rank_of(x),), "int64")))
 
 
 def _read_constant_of_shape(r: OnnxCall) -> Canon:
@@ -326,55 +305,35 @@ def _read_range(r: OnnxCall) -> Canon:
     return Canon("arange", (), {"start": start, "stop": stop, "step": step, "dtype": r.type().dtype})
 
 
-WRITE: Final[Mapping[str, Lower]] = {
-    "concatenate": lambda w, data, axis: w.call("Concat", *w.each(data), axis=axis),
-    "stack": lambda w, data, axis: w.call(
-        "Concat", *[w.write("expand_dims", x, axis=axis) for x in w.each(data)], axis=axis
-    ),
-    "split": _split,
-    "reshape": _reshape,
-    "reshape_like": lambda w, data, like, **attrs: _reshape(w, data),
-    "transpose": lambda w, data, axes: w.call("Transpose", data, perm=list(axes)),
-    "expand_dims": lambda w, data, axis, num_newaxis: w.call(
-        "Unsqueeze", data, w.ints(range(axis, axis + num_newaxis))
-    ),
-    "squeeze": _squeeze,
-    "broadcast_to": lambda w, data, shape: w.call("Expand", data, w.dims(w.shape)),
-    "tile": _tile,
-    "repeat": _repeat,
-    "nn.pad": _pad,
-    "strided_slice": _strided_slice,
-    "reverse": _reverse,
-    "take": _take,
-    "gather": _gather,
-    "scatter": _scatter,
-    "trilu": _trilu,
-    "zeros": lambda w, shape, dtype: w.full(0, shape, dtype),
-    "ones": lambda w, shape, dtype: w.full(1, shape, dtype),
-    "full": _full,
-    "full_like": _full_like,
-    "zeros_like": lambda w, x: _full_like(w, x, 0),
-    "ones_like": lambda w, x: _full_like(w, x, 1),
-    "arange": _arange,
-}
-
-READ: Final[Mapping[str, OnnxLift]] = {
-    "Concat": _read_concat,
-    "Split": lambda r: Canon(GETITEM, (read_split(r),), {"index": 0}),
-    "Reshape": _read_reshape,
-    "Flatten": _read_flatten,
-    "Transpose": same("transpose", axes="perm"),
-    "Unsqueeze": _read_unsqueeze,
-    "Squeeze": _read_squeeze,
-    "Expand": _read_expand,
-    "Tile": lambda r: Canon("tile", (r.x,), {"reps": tuple(map(int, r.array(1)))}),
-    "DepthToSpace": _read_depth_to_space,
-    "Pad": _read_pad,
-    "Slice": _read_slice,
-    "Gather": _read_gather,
-    "GatherElements": same("gather", {"axis": 0}, axis="axis"),
-    "ScatterElements": same("scatter", {"axis": 0}, {"reduction": "none"}, axis="axis"),
-    "Trilu": _read_trilu,
-    "ConstantOfShape": _read_constant_of_shape,
-    "Range": _read_range,
-}
+ROWS: Final = (
+    row("concatenate", "Concat", lambda w, data, axis: w.call("Concat", *w.each(data), axis=axis), _read_concat),
+    row("stack", "", lambda w, data, axis: w.call(
+        "Concat", *[w.write("expand_dims", x, axis=axis) for x in w.each(data)], axis=axis)),
+    row("split", "Split", _split, lambda r: Canon(GETITEM, (read_split(r),), {"index": 0})),
+    row("reshape", "Reshape", _reshape, _read_reshape),
+    row("reshape_like", "", lambda w, data, like, **attrs: _reshape(w, data)),
+    row("", "Flatten", read=_read_flatten),
+    row("transpose", "Transpose", lambda w, data, axes: w.call("Transpose", data, perm=list(axes)),
+        same("transpose", axes="perm")),
+    row("expand_dims", "Unsqueeze", lambda w, data, axis, num_newaxis: w.call(
+        "Unsqueeze", data, w.ints(range(axis, axis + num_newaxis))), _read_unsqueeze),
+    row("squeeze", "Squeeze", _squeeze, _read_squeeze),
+    row("broadcast_to", "Expand", lambda w, data, shape: w.call("Expand", data, w.dims(w.shape)), _read_expand),
+    row("tile", "Tile", _tile, lambda r: Canon("tile", (r.x,), {"reps": tuple(map(int, r.array(1)))})),
+    row("repeat", "", _repeat),
+    row("", "DepthToSpace", read=_read_depth_to_space),
+    row("nn.pad", "Pad", _pad, _read_pad),
+    row("strided_slice", "Slice", _strided_slice, _read_slice),
+    row("reverse", "", _reverse),
+    row("take", "Gather", _take, _read_gather),
+    row("gather", "GatherElements", _gather, same("gather", {"axis": 0}, axis="axis")),
+    row("scatter", "ScatterElements", _scatter, same("scatter", {"axis": 0}, {"reduction": "none"}, axis="axis")),
+    row("trilu", "Trilu", _trilu, _read_trilu),
+    row("zeros", "", lambda w, shape, dtype: w.full(0, shape, dtype)),
+    row("ones", "", lambda w, shape, dtype: w.full(1, shape, dtype)),
+    row("full", "ConstantOfShape", _full, _read_constant_of_shape),
+    row("full_like", "", _full_like),
+    row("zeros_like", "", lambda w, x: _full_like(w, x, 0)),
+    row("ones_like", "", lambda w, x: _full_like(w, x, 1)),
+    row("arange", "Range", _arange, _read_range),
+)  # fmt: skip

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
 
-from gsl.front.core.lower import Lowering, LoweringTarget
+from gsl.front.core.lower import Lower, Lowering, LoweringTarget
+from gsl.front.onnx.spellings.reading import OnnxLift, same
 from gsl.front.onnx.types import NAMES, array_to_torch, onnx_dtype
 from gsl.graph import Dim, SymDim, TensorType, Type
-from gsl.spec.normalise import is_number
+from gsl.spec.normalise import is_number, spatial
 
 
 class OnnxTarget(LoweringTarget, Protocol):
@@ -44,14 +45,6 @@ class OnnxLowering(Lowering[OnnxTarget]):
     def opset(self) -> int:
         """The version of ONNX's operators that the model uses."""
         return self.target.opset
-
-    def type_of_result(self, order: Sequence[int]) -> TensorType:
-        """The type of the result, with its axes in this order."""
-        return TensorType(tuple([self.shape[axis] for axis in order]), self.dtype)
-
-    def like_result(self, value: Any) -> TensorType:
-        """The type of the result in the dtype of a value."""
-        return TensorType(self.shape, self.dtype_of(value))
 
     def call(self, op: str, *inputs: Any, type: Type | None = None, since: int = 0, **attrs: Any) -> Any:
         """The value of a node with one result, which has the type of the call unless another one is given.
@@ -142,6 +135,13 @@ class OnnxLowering(Lowering[OnnxTarget]):
         type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
         return self.call("Transpose", value, perm=list(axes), type=type)
 
+    def channels_first(self, data: Any, layout: str, out: str) -> tuple[str, Any, TensorType]:
+        """The layout in which channels come second, data of another layout in it, and the type in it of the result,
+        which is to have the layout ``out``."""
+        letters = "NC" + spatial(len(layout) - 2)
+        type = TensorType(tuple([self.shape[out.index(letter)] for letter in letters]), self.dtype)
+        return letters, self.layout(data, layout, letters), type
+
     def along(self, vector: Any, rank: int, axis: int) -> Any:
         """A tensor of one axis, to be broadcast along all axes of a tensor but this one."""
         size = self.shape_of(vector)[0]
@@ -152,6 +152,36 @@ class OnnxLowering(Lowering[OnnxTarget]):
         fill = array_to_torch(np.asarray([value])).to(getattr(torch, dtype))
         native = ir.tensor_adapters.TorchTensor(fill, name="value")
         return self.call("ConstantOfShape", self.dims(shape), value=native, type=TensorType(tuple(shape), dtype))
+
+
+class OnnxRow(NamedTuple):
+    """The spelling of a canonical operator by one of ONNX, in both directions."""
+
+    op: str
+    """The canonical operator; "" where a node is several calls."""
+    name: str
+    """The operator of ONNX; "" where a call is several nodes."""
+    write: Lower
+    read: OnnxLift
+
+
+def row(
+    op: str, name: str, write: Lower | None = None, read: OnnxLift | None = None, *, since: int = 0, **attrs: Any
+) -> OnnxRow:
+    """The row of operators that have the same operands but for their dtypes, unless ``write`` or ``read`` says else.
+
+    ``attrs`` are the attributes that have the same names, with the values that they have where a node leaves them out.
+    Before the version ``since``, a call is written by ``write``.
+    """
+
+    def plain(w: OnnxLowering, *operands: Any, **given: Any) -> Any:
+        if w.opset < since and write is not None:
+            return write(w, *operands, **given)
+        own = {key: type(attrs[key])(value) for key, value in given.items() if value != attrs[key]}
+        return w.call(name, *[w.cast(x, w.dtype) for x in operands], **own)
+
+    given = same(op, attrs, {}, **dict(zip(attrs, attrs))) if read is None else read
+    return OnnxRow(op, name, plain if since or write is None else write, given)
 
 
 def check(op: str, opset: int, since: int, dtypes: Sequence[str | None]) -> None:
