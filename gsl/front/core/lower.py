@@ -259,11 +259,48 @@ def adaptive(w: Lowering[Any], reduction: str, data: Any, layout: str, sizes: Se
     return data
 
 
+def all_heads(w: Lowering[Any], query: Any, *shared: Any) -> list[Any]:
+    """Keys and values, of which some heads of the queries share one, with one for each."""
+    heads = w.sizes_of(query)[-3]
+    return [w.write("repeat", x, repeats=heads // w.sizes_of(x)[-3], axis=w.rank_of(x) - 3) for x in shared]
+
+
+def attention(w: Lowering[Any], query: Any, key: Any, value: Any, mask: Any, scale: float | None, causal: bool) -> Any:
+    """Attention as products and a softmax, for as many heads of keys and values as of queries."""
+    if scale is None:
+        scale = w.sizes_of(query)[-1] ** -0.5
+    scores = w.write("multiply", w.write("matmul", query, w.transposed(key)), float(scale))
+    if causal:
+        keep = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "bool"), upper=False)
+        scores = w.write("where", keep, scores, float("-inf"))
+    if mask is not None and w.dtype_of(mask) == "bool":
+        scores = w.write("where", mask, scores, float("-inf"))
+    elif mask is not None:
+        scores = w.write("add", scores, mask)
+    return w.write("matmul", w.write("nn.softmax", scores, axis=-1), value)
+
+
+def index_of_several(w: Lowering[Any], op: str, data: Any, axis: Sequence[int]) -> Any:
+    """The index among the elements of several axes, in row-major order."""
+    kept = [place for place in range(w.rank_of(data)) if place not in axis]
+    size = math.prod(w.sizes_of(data)[place] for place in axis)
+    moved = w.permute(data, [*kept, *axis])
+    flat = w.reshape(moved, (*w.shape_of(moved)[: len(kept)], size))
+    return w.reshape(w.write(op, flat, axis=(len(kept),), keepdims=False), w.shape)
+
+
+def _batch_matmul(w: Lowering[Any], a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
+    a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
+    return w.write("matmul", a, b, out_dtype=out_dtype)
+
+
 LOWERED: Final[Mapping[str, Lower]] = {
     "expm1": _expm1,
     "log1p": _log1p,
     "log2": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(2)),
     "log10": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(10)),
     "matrix_set_diag": _matrix_set_diag,
+    "mish": lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x))),
+    "nn.batch_matmul": _batch_matmul,
 }
 """Writers for frameworks that have no such operators."""

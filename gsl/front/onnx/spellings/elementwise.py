@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower, floor_mod_of_floats
+from gsl.front.core.lower import LOWERED, Lower, floor_mod_of_floats
 from gsl.front.onnx.spellings.linear import bias_of
 from gsl.front.onnx.spellings.reading import (
     OnnxCall,
@@ -295,7 +295,7 @@ ROWS: Final = (
     row("selu", "Selu", read=same("selu", only={"alpha": 1.6732632, "gamma": 1.050701})),
     row("gelu", "Gelu", _gelu, since=20, approximate="none"),
     row("", "Swish", read=same("silu", only={"alpha": 1.0})),
-    row("mish", "Mish", lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x))), since=18),
+    row("mish", "Mish", LOWERED["mish"], since=18),
     row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14),
     row("hardsigmoid", "HardSigmoid", lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5), _read_hard_sigmoid),
     row("softplus", "Softplus", _softplus, same("softplus", {"beta": 1.0, "threshold": 20.0})),

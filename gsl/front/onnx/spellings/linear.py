@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower, known
+from gsl.front.core.lower import Lower, all_heads, attention, known
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
@@ -25,11 +25,6 @@ def _dense(w: OnnxLowering, data: Any, weight: Any, bias: Any = None, *, out_dty
         return w.call("Gemm", data, weight, *(() if bias is None else (bias,)), transB=1)
     product = w.call("MatMul", data, w.transposed(weight))
     return product if bias is None else w.call("Add", product, bias)
-
-
-def _batch_matmul(w: OnnxLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
-    a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
-    return _matmul(w, a, b, out_dtype)
 
 
 def _read_matmul(r: OnnxCall) -> Canon:
@@ -148,22 +143,9 @@ def _attention(
         attrs: dict[str, Any] = {} if scale is None else {"scale": float(scale)}
         attrs |= {"is_causal": 1} if is_causal else {}
         return w.call("Attention", query, key, value, *(() if mask is None else (mask,)), **attrs)
-    if scale is None:
-        scale = w.sizes_of(query)[-1] ** -0.5
     if enable_gqa:
-        times = w.sizes_of(query)[-3]
-        key, value = (
-            w.write("repeat", x, repeats=times // w.sizes_of(x)[-3], axis=w.rank_of(x) - 3) for x in (key, value)
-        )
-    scores = w.write("multiply", w.write("matmul", query, w.transposed(key)), float(scale))
-    if is_causal:
-        keep = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "bool"), upper=False)
-        scores = w.write("where", keep, scores, float("-inf"))
-    if mask is not None and w.dtype_of(mask) == "bool":
-        scores = w.write("where", mask, scores, float("-inf"))
-    elif mask is not None:
-        scores = w.write("add", scores, mask)
-    return w.write("matmul", w.write("nn.softmax", scores, axis=-1), value)
+        key, value = all_heads(w, query, key, value)
+    return attention(w, query, key, value, mask, scale, is_causal)
 
 
 def _read_attention(r: OnnxCall) -> Canon:
@@ -183,7 +165,6 @@ CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) fo
 ROWS: Final = (
     row("matmul", "MatMul", _matmul, _read_matmul),
     row("nn.dense", "Gemm", _dense, _read_gemm),
-    row("nn.batch_matmul", "", _batch_matmul),
     row("nn.bias_add", "", _bias_add),
     row("einsum", "Einsum", lambda w, data, equation: w.call("Einsum", *w.each(data), equation=equation), _read_einsum),
     row("nn.attention", "Attention", _attention, _read_attention),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from gsl.front.core.lower import Lower
+from gsl.front.core.lower import Lower, index_of_several
 from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
@@ -59,13 +59,7 @@ def _index(name: str) -> Lower:
     def write(w: OnnxLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
         if len(axis) == 1:
             return w.call(name, data, axis=axis[0], keepdims=int(keepdims))
-        kept = [place for place in range(w.rank_of(data)) if place not in axis]
-        moved = w.permute(data, [*kept, *axis])
-        shape = w.shape_of(moved)[: len(kept)]
-        size = math.prod(w.sizes_of(data)[place] for place in axis)
-        flat = w.reshape(moved, (*shape, size))
-        op = name.lower()
-        return w.reshape(w.write(op, flat, axis=(len(kept),), keepdims=False), w.shape)
+        return index_of_several(w, name.lower(), data, axis)
 
     return write
 

@@ -261,7 +261,6 @@ WRITE: Final[Mapping[str, Lower]] = {
     "selu": lambda w, x: w.call(N.selu, x),
     "gelu": lambda w, x, approximate: w.call(N.gelu_tanh if approximate == "tanh" else N.gelu, x),
     "silu": lambda w, x: w.call(N.silu, x),
-    "mish": lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x))),
     "softplus": lambda w, x, beta, threshold: w.call(N.softplus, x, beta, threshold),
     "nn.prelu": _prelu,
     "nn.softmax": lambda w, x, axis: w.call(N.softmax, w.cast(x, w.dtype), axis),

@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from tvm import ir, relax, tirx
 
-from gsl.front.core.lower import Lower
-from gsl.front.relax.spellings.elementwise import truth
+from gsl.front.core.lower import Lower, all_heads, attention
 from gsl.front.relax.spellings.table import (
     RelaxLift,
     RelaxLowering,
@@ -45,11 +44,6 @@ def _matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str) -> Any:
     if not out_dtype:
         a, b = w.cast(a, w.dtype), w.cast(b, w.dtype)
     return w.call(R.matmul, a, b, out_dtype or None)
-
-
-def _batch_matmul(w: RelaxLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
-    a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
-    return _matmul(w, a, b, out_dtype)
 
 
 def _read_matmul(call: Any, scope: RelaxScope) -> Canon:
@@ -140,16 +134,13 @@ def _attention(
     if is_causal and mask is not None:
         raise ValueError("a mask and is_causal exclude each other")
     if enable_gqa:
-        heads = w.sizes_of(query)[-3]
-        key, value = (
-            w.write("repeat", x, repeats=heads // w.sizes_of(x)[-3], axis=w.rank_of(x) - 3) for x in (key, value)
-        )
+        key, value = all_heads(w, query, key, value)
     if mask is not None and w.dtype_of(mask) == "bool":
         mask = w.write("where", mask, 0.0, float("-inf"))
         mask = w.cast(mask, w.dtype)
     leading = {w.shape_of(x)[:-2] for x in (query, key, value)}
     if len(leading) != 1 or w.rank_of(query) < 3:
-        return _spelt_out(w, query, key, value, mask, scale, is_causal)
+        return attention(w, query, key, value, mask, scale, is_causal)
     scores = (*w.shape_of(query)[:-1], w.shape_of(key)[-2])
     if mask is not None and w.shape_of(mask) != scores:
         mask = w.write("broadcast_to", mask, shape=scores)
@@ -164,21 +155,6 @@ def _with_four_axes(w: RelaxLowering, x: Any) -> Any:
     """A tensor of which the axes before the last three are one."""
     shape = w.shape_of(x)
     return w.reshape(x, (math.prod(shape[:-3]), *shape[-3:]))
-
-
-def _spelt_out(
-    w: RelaxLowering, query: Any, key: Any, value: Any, mask: Any, scale: float | None, is_causal: bool
-) -> Any:
-    """Attention as products and a softmax."""
-    if scale is None:
-        scale = w.sizes_of(query)[-1] ** -0.5
-    scores = w.write("multiply", w.write("matmul", query, w.transposed(key)), scale)
-    if is_causal:
-        own = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "int32"), upper=False)
-        mask = w.cast(w.write("where", truth(w, own), 0.0, float("-inf")), w.dtype)
-    if mask is not None:
-        scores = w.write("add", scores, mask)
-    return w.write("matmul", w.write("nn.softmax", scores, axis=-1), value)
 
 
 def _read_attention(call: Any, scope: RelaxScope) -> Canon:
@@ -243,7 +219,6 @@ def _outer(op: str) -> tuple[str, ...]:
 WRITE: Final[Mapping[str, Lower]] = {
     "matmul": _matmul,
     "nn.dense": lambda w, data, weight, out_dtype: _matmul(w, data, w.transposed(weight), out_dtype),
-    "nn.batch_matmul": _batch_matmul,
     "nn.bias_add": lambda w, data, bias, axis: w.write("add", data, w.along(bias, w.rank_of(data), axis)),
     "einsum": lambda w, data, equation: w.call(R.einsum, spread(data), equation),
     "nn.attention": _attention,

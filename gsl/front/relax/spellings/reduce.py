@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tvm import relax
 
-from gsl.front.core.lower import Lower
+from gsl.front.core.lower import Lower, index_of_several
 from gsl.front.relax.spellings.table import (
     RelaxLift,
     RelaxLowering,
@@ -87,11 +87,7 @@ def _index(name: str) -> Lower:
         function, rank = getattr(R, name), w.rank_of(data)
         if len(axis) in (1, rank):
             return w.call(function, data, axis[0] if len(axis) == 1 else None, keepdims)
-        kept = [place for place in range(rank) if place not in axis]
-        size = math.prod(w.sizes_of(data)[place] for place in axis)
-        moved = w.permute(data, [*kept, *axis])
-        flat = w.reshape(moved, (*w.shape_of(moved)[: len(kept)], size))
-        return w.reshape(w.call(function, flat, len(kept)), w.shape)
+        return index_of_several(w, name, data, axis)
 
     return _reduction(reduce)
 
