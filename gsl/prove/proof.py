@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
+from typing import Any
 
+from gsl.attr import Expr
 from gsl.errors import GSLError
+from gsl.pat import Pattern
 from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
-from gsl.prove.lacking import Lacking
 from gsl.prove.laws import is_nonzero, is_positive
 from gsl.prove.matched import Matched
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path, cases
-from gsl.prove.poly import Impossible, Poly, ProofLimit, Unproved, written
-from gsl.prove.source import SourceSide
+from gsl.prove.poly import QUOTIENT, Impossible, IntAtom, Poly, ProofLimit, Relation, Unproved, written
+from gsl.prove.source import AtomOrigin, SourceSide
 from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Family, Tensor
 from gsl.prove.terms import FunctionTerm, SumTerm, Term, atoms_of
 from gsl.rewrite import Subst
 
+_COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {"==": operator.eq, ">=": operator.ge, "!=": operator.ne}
 MOST_CASES = 20_000
 SECONDS = 120.0
 """The processor time that a proof may take."""
@@ -41,6 +46,66 @@ class Proof:
         lines = [f"{self.rule}: proved in {self.cases} case{'s' * (self.cases != 1)}"]
         lines += [f"  assumed: {what}" for what in self.assumed]
         return "\n".join([*lines, *(f"  {step}" for step in self.steps)])
+
+
+@dataclass(frozen=True, eq=False)
+class Lacking:
+    """A relation between sizes and attributes of a source, of which it is known where they stand."""
+
+    relation: Relation
+    origins: Mapping[IntAtom, AtomOrigin]
+
+    @staticmethod
+    def of(relation: Relation, origins: Mapping[IntAtom, AtomOrigin]) -> Lacking | None:
+        """The condition that a relation is; ``None`` where it reads what is no size or attribute of the source."""
+        read = relation[1].inner
+        known = all(atom in origins or atom.operation == QUOTIENT for atom in read)
+        return Lacking(relation, origins) if read and known else None
+
+    def expr(self) -> Expr:
+        """The condition as an attribute expression."""
+        kind, left, right = self._sides()
+        return _COMPARED[kind](_total(left, self._value), _total(right, self._value))  # type: ignore[no-any-return]
+
+    def text(self, names: Mapping[Pattern, str]) -> str:
+        """The condition as it would be written."""
+        kind, left, right = self._sides()
+        return f"{self._side(left, names)} {kind} {self._side(right, names)}"
+
+    def _side(self, p: Poly, names: Mapping[Pattern, str]) -> str:
+        terms = [(count, [self._named(atom, names) for atom in monomial]) for monomial, count in p.terms.items()]
+        return " + ".join(_product_text(count, factors) for count, factors in terms) or "0"
+
+    def _sides(self) -> tuple[str, Poly, Poly]:
+        """The comparison, and both sides, of which no term is negative."""
+        kind, p = self.relation
+        left = Poly({monomial: count for monomial, count in p.terms.items() if count > 0})
+        return kind, left, left - p
+
+    def _value(self, atom: IntAtom) -> Expr:
+        if atom.operation == QUOTIENT:
+            p, divisor = (_total(operand, self._value) for operand in atom.operands)
+            return p // divisor  # type: ignore[no-any-return]
+        pattern, name, place = self.origins[atom]
+        value = getattr(pattern, name)
+        return value if place is None else value[place]  # type: ignore[no-any-return]
+
+    def _named(self, atom: IntAtom, names: Mapping[Pattern, str]) -> str:
+        if atom.operation == QUOTIENT:
+            p, divisor = (self._side(operand, names) for operand in atom.operands)
+            return f"(({p}) // ({divisor}))"
+        pattern, name, place = self.origins[atom]
+        return f"{names.get(pattern, pattern.label)}.{name}" + ("" if place is None else f"[{place}]")
+
+
+def _product_text(count: int, factors: list[str]) -> str:
+    return " * ".join([*([str(count)] if count != 1 or not factors else []), *factors])
+
+
+def _total(p: Poly, value: Callable[[IntAtom], Expr]) -> Any:
+    terms = [reduce(operator.mul, map(value, monomial), count) if count != 1 or not monomial
+             else reduce(operator.mul, map(value, monomial)) for monomial, count in p.terms.items()]  # fmt: skip
+    return reduce(operator.add, terms) if terms else 0
 
 
 @dataclass(frozen=True)

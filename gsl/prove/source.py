@@ -17,7 +17,6 @@ from gsl.pat import Pattern
 from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
-from gsl.prove.lacking import AtomOrigin
 from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
@@ -38,6 +37,9 @@ OPERAND_RANKS: Mapping[str, tuple[tuple[int, ...], ...]] = {
     "split": ((1, 2, 3, 4),),
 }  # fmt: skip
 """The ranks that the operands of operators may have, of those for which a proof is done."""
+
+AtomOrigin = tuple[Pattern, str, int | None]
+"""A pattern, the name of an attribute or ``shape``, and a place in it, or none."""
 
 
 class SourceSide:

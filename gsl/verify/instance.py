@@ -14,11 +14,10 @@ from gsl.rewrite import Subst
 from gsl.spec import TABLE
 from gsl.verify.choices import Choices, Dead
 from gsl.verify.demands import Demands
-from gsl.verify.draft import NodeDraft
+from gsl.verify.draft import MOST_ELEMENTS, NodeDraft, infer
 from gsl.verify.shapes import dtypes_of, rule_of
 from gsl.verify.skeleton import Skeleton
 from gsl.verify.solve import Solver
-from gsl.verify.types import MOST_ELEMENTS, infer
 
 
 def generate(rule: Subst, choices: Choices) -> Graph:

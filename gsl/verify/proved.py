@@ -10,7 +10,7 @@ from operator import and_
 from gsl.errors import GSLError
 from gsl.graph import TensorType
 from gsl.prove import NoProof, Proof, prove
-from gsl.prove.lacking import Lacking
+from gsl.prove.proof import Lacking
 from gsl.rewrite import Subst
 from gsl.verify.mutate import rebuilt
 from gsl.verify.suggest import legend, names_of

@@ -19,9 +19,8 @@ from gsl.pat import Const, Leaf, Pattern
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.demands import Demands
-from gsl.verify.draft import ANY, Goal, NodeDraft, meet
+from gsl.verify.draft import ANY, Goal, NodeDraft, known_of, meet, type_of_call
 from gsl.verify.skeleton import FIELDS, Skeleton
-from gsl.verify.types import known_of, type_of_call
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = ("float32", "int64", "float64", "bool", "int32", "float16", "uint8", "int8", "int16", "bfloat16")

@@ -12,8 +12,8 @@ from gsl import draw
 from gsl.graph import CONST, Graph, Node
 from gsl.graph.text import text
 from gsl.prove import NoProof
+from gsl.verify.draft import infer
 from gsl.verify.models import Comparison, FailureKind
-from gsl.verify.types import infer
 
 MINIMUM = 20
 """No rule is supported by fewer evaluated instances."""

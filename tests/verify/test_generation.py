@@ -12,9 +12,9 @@ from gsl.graph import Graph, Node, TensorType
 from gsl.rules import RULES
 from gsl.spec import TABLE
 from gsl.verify.choices import Coverage, Dead, Drawn, Random
+from gsl.verify.draft import type_of_call
 from gsl.verify.instance import generate
 from gsl.verify.solve import OWN
-from gsl.verify.types import type_of_call
 
 TRIED = 40
 LISTS = ("concatenate", "stack", "einsum")

@@ -17,8 +17,18 @@ import torch
 
 from gsl.graph import TensorType
 from gsl.spec import TABLE, Trait
-from gsl.verify.models import kinds, real
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, meaning, moves
+from gsl.verify.models import kinds
+from gsl.verify.models.algebra import (
+    COMMON,
+    KEEP_INTEGERS,
+    Algebra,
+    AlgebraRule,
+    as_floats,
+    meaning,
+    moves,
+    real_call,
+    real_operand,
+)
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import StraightLineStep, is_floating
 
@@ -93,9 +103,9 @@ class Bounds(Algebra):
 
     def rounded(self, step: StraightLineStep, x: Any) -> Any:
         if not isinstance(x, Rounded):
-            return real.call(step, [x])
-        value = real.call(step, [x.value])
-        ends: list[Any] = [real.call(step, [x.value + sign * x.error]) for sign in (-1, 1)]
+            return real_call(step, [x])
+        value = real_call(step, [x.value])
+        ends: list[Any] = [real_call(step, [x.value + sign * x.error]) for sign in (-1, 1)]
         return _known(value, torch.maximum((ends[0] - value).abs(), (ends[1] - value).abs()))
 
     def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
@@ -246,9 +256,9 @@ def _sum_rounding(o: Bounds, values: Sequence[Any], magnitude: Any, count: int) 
 
 
 def _meant(op: str, values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    operands: Sequence[Any] = [real.literal(x) if isinstance(x, float) else x for x in values]
-    if op not in real.KEEP_INTEGERS and op not in kinds.COMPARISONS:
-        operands = real.floats(operands)
+    operands: Sequence[Any] = [real_operand(x) if isinstance(x, float) else x for x in values]
+    if op not in KEEP_INTEGERS and op not in kinds.COMPARISONS:
+        operands = as_floats(operands)
     if all(isinstance(x, (bool, int)) for x in operands):
         operands = [torch.tensor(float(x), dtype=torch.float64) for x in operands]
     return meaning(op)(torch, *operands, **attrs)

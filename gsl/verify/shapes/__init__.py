@@ -11,7 +11,7 @@ from gsl.spec import REQUIRED, TABLE, DeclaredSpec, OperatorName
 from gsl.spec.examples import Sample
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
-from gsl.verify.shapes import conv, elementwise, index, layout, linear, reduce
+from gsl.verify.shapes import axes, conv, elementwise, layout, linear
 from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule, Solver
 
 
@@ -119,7 +119,7 @@ def _shape(s: Solver, axes: tuple[Axis, ...], sizes: dict[str, Any]) -> tuple[in
     return tuple(shape)
 
 
-_FAMILIES: Final = (elementwise, conv, linear, layout, reduce, index)
+_FAMILIES: Final = (elementwise, conv, linear, layout, axes)
 
 _RULES: Final[Mapping[str, ShapeRule]] = {
     **dict.fromkeys(TABLE, by_example),
