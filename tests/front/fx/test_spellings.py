@@ -793,6 +793,16 @@ def test_single_results_of_several_are_read(call: C) -> None:
         same(mean(reading), native(call)[place])
 
 
+@pytest.mark.parametrize("name", ["fused_attention_overrideable", "efficient_attention"])
+def test_attention_for_other_devices_has_its_mask(name: str) -> None:
+    operands = tuple([object() for _ in range(4)])
+    more = (False,) if name == "efficient_attention" else ()
+    target = getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default
+    fields = spellings.read_fields(target, (*operands, *more), {}, lambda value: None)
+    assert fields is not None
+    assert fields[0].operands == operands
+
+
 def test_batch_norm_without_weights_gets_literal_ones_and_zeros() -> None:
     reading = read(c(F.batch_norm, img, channel, spread), Once())
     assert reading is not None

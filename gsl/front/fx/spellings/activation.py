@@ -24,6 +24,8 @@ from gsl.front.fx.spellings.table import (
     options,
     renamed,
     tensor,
+    words,
+    write_named,
 )
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
@@ -183,60 +185,43 @@ def _write_prelu(s: Site) -> Native:
     return call(torch.where, call(operator.gt, x, 0), x, scaled)
 
 
+_PLAIN: Final[Mapping[str, str]] = {
+    "nn.relu": f"{words('relu')} F.relu",
+    "selu": "F.selu torch.selu aten.selu.default",
+    **{op: f"F.{name} aten.{name}.default" for op, name in (
+        ("nn.relu6", "relu6"), ("silu", "silu"), ("mish", "mish"), ("hardswish", "hardswish"),
+        ("hardsigmoid", "hardsigmoid"),
+    )},
+}  # fmt: skip
+"""The spellings of activations without attributes; the first one is written."""
+
 ROWS: Final = (
-    FxRow("torch.relu F.relu .relu aten.relu.default", "input inplace=False", renamed("nn.relu"), inplace=True),
-    FxRow("F.relu6 aten.relu6.default", "input inplace=False", renamed("nn.relu6"), inplace=True),
+    *(FxRow(spellings, "input inplace=False", renamed(op), inplace=True) for op, spellings in _PLAIN.items()),
     FxRow(
-        "F.leaky_relu aten.leaky_relu.default",
-        "input negative_slope=0.01 inplace=False",
-        renamed("nn.leaky_relu", alpha=("negative_slope", real)),
-        inplace=True,
+        "F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False",
+        renamed("nn.leaky_relu", alpha=("negative_slope", real)), inplace=True,
     ),
     FxRow("F.gelu aten.gelu.default", "input approximate='none'", _gelu, inplace=True),
-    FxRow("F.silu aten.silu.default", "input inplace=False", renamed("silu"), inplace=True),
-    FxRow("F.mish aten.mish.default", "input inplace=False", renamed("mish"), inplace=True),
-    FxRow("torch.selu F.selu aten.selu.default", "input inplace=False", renamed("selu"), inplace=True),
-    FxRow("F.elu", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
-    FxRow("aten.elu.default", "input alpha=1 scale=1 input_scale=1", _elu, inplace=True),
-    FxRow("F.hardswish aten.hardswish.default", "input inplace=False", renamed("hardswish"), inplace=True),
-    FxRow("F.hardsigmoid aten.hardsigmoid.default", "input inplace=False", renamed("hardsigmoid"), inplace=True),
-    FxRow("F.hardtanh", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
-    FxRow("aten.hardtanh.default", "input min=-1 max=1", _hardtanh, inplace=True),
+    FxRow("F.elu aten.elu.default", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
+    FxRow("F.hardtanh aten.hardtanh.default", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
     FxRow(
-        "F.softplus aten.softplus.default",
-        "input beta=1 threshold=20",
+        "F.softplus aten.softplus.default", "input beta=1 threshold=20",
         renamed("softplus", beta=("beta", real), threshold=("threshold", real)),
     ),
-    FxRow("torch.prelu F.prelu .prelu aten.prelu.default", "input weight", _prelu),
-    FxRow("F.softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.softmax")),
-    FxRow("F.log_softmax", "input dim=None _stacklevel=3 dtype=None", softmax("nn.log_softmax")),
-    FxRow("torch.softmax .softmax special.softmax aten.softmax.int", "input dim dtype=None", softmax("nn.softmax")),
-    FxRow(
-        "torch.log_softmax .log_softmax special.log_softmax aten.log_softmax.int",
-        "input dim dtype=None",
-        softmax("nn.log_softmax"),
+    FxRow(f"F.prelu {words('prelu')}", "input weight", _prelu),
+    *(
+        row
+        for name in ("softmax", "log_softmax")
+        for row in (
+            FxRow(f"F.{name}", "input dim=None _stacklevel=3 dtype=None", softmax(f"nn.{name}")),
+            FxRow(f"special.{name} {words(name, 'int')}", "input dim dtype=None", softmax(f"nn.{name}")),
+            FxRow(f"aten._{name}.default", "input dim half_to_float", _decomposed_softmax(f"nn.{name}")),
+        )
     ),
-    FxRow("aten._softmax.default", "input dim half_to_float", _decomposed_softmax("nn.softmax")),
-    FxRow("aten._log_softmax.default", "input dim half_to_float", _decomposed_softmax("nn.log_softmax")),
-    FxRow(
-        "torch.clamp .clamp aten.clamp.default torch.clip .clip aten.clip.default",
-        "input min=None max=None",
-        _clamp,
-        inplace=True,
-    ),
+    FxRow(words("clamp clip"), "input min=None max=None", _clamp, inplace=True),
     FxRow("aten.clamp.Tensor aten.clip.Tensor", "input min=None max=None", _clamp),
-    FxRow(
-        "torch.clamp_min .clamp_min aten.clamp_min.default aten.clamp_min.Tensor",
-        "input min max=None",
-        _clamp,
-        inplace=True,
-    ),
-    FxRow(
-        "torch.clamp_max .clamp_max aten.clamp_max.default aten.clamp_max.Tensor",
-        "input max min=None",
-        _clamp,
-        inplace=True,
-    ),
+    FxRow(words("clamp_min", "default Tensor"), "input min max=None", _clamp, inplace=True),
+    FxRow(words("clamp_max", "default Tensor"), "input max min=None", _clamp, inplace=True),
     *(FxRow(f".{name}", "input", _cast(dtype)) for name, dtype in CAST_METHODS.items()),
     FxRow(".to", "input dtype non_blocking=False copy=False", _to),
     FxRow(".to", "input device dtype=None non_blocking=False copy=False", _to_device),
@@ -244,46 +229,31 @@ ROWS: Final = (
     FxRow("aten.to.dtype aten.to.device prims.convert_element_type.default", "input dtype device=None", _to),
     FxRow(
         "aten._to_copy.default aten.to.dtype_layout",
-        "input dtype=None layout=None device=None pin_memory=None non_blocking=False",
-        _to_copy,
+        "input dtype=None layout=None device=None pin_memory=None non_blocking=False", _to_copy,
     ),
     FxRow(".type_as aten.type_as.default", "input other", _type_as),
     FxRow(
         "torch.where aten.where.self aten.where.Scalar aten.where.ScalarOther aten.where.ScalarSelf",
-        "condition input other",
-        _where,
+        "condition input other", _where,
     ),
     FxRow(".where", "input condition other", _where),
-    FxRow(
-        "torch.masked_fill .masked_fill aten.masked_fill.Scalar aten.masked_fill.Tensor",
-        "input mask value",
-        _masked_fill,
-        inplace=True,
-    ),
+    FxRow(words("masked_fill", "Scalar Tensor"), "input mask value", _masked_fill, inplace=True),
     FxRow("F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False", _dropout),
     FxRow("F.alpha_dropout F.feature_alpha_dropout", "input p=0.5 training=False inplace=False", _dropout),
     FxRow(
         "torch.dropout aten.dropout.default torch.feature_dropout aten.feature_dropout.default",
-        "input p training",
-        _dropout,
-        inplace=True,
+        "input p training", _dropout, inplace=True,
     ),
-)
+)  # fmt: skip
 FIELDS: Final = (FxRow("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),)
 WRITERS: Final[Mapping[str, FxLower]] = {
     "where": lambda s: call(torch.where, *s.operands),
     "clip": lambda s: call(torch.clamp, s.x, **options(min=(s["a_min"], None), max=(s["a_max"], None))),
     "cast": _write_cast,
-    "nn.relu": lambda s: call(torch.relu, s.x),
-    "nn.relu6": lambda s: call(F.relu6, s.x),
+    **{op: write_named(spellings) for op, spellings in _PLAIN.items()},
     "nn.leaky_relu": lambda s: call(F.leaky_relu, s.x, **options(negative_slope=(s["alpha"], 0.01))),
     "elu": lambda s: call(F.elu, s.x, **options(alpha=(s["alpha"], 1.0))),
-    "selu": lambda s: call(F.selu, s.x),
     "gelu": lambda s: call(F.gelu, s.x, **options(approximate=(s["approximate"], "none"))),
-    "silu": lambda s: call(F.silu, s.x),
-    "mish": lambda s: call(F.mish, s.x),
-    "hardswish": lambda s: call(F.hardswish, s.x),
-    "hardsigmoid": lambda s: call(F.hardsigmoid, s.x),
     "softplus": lambda s: call(F.softplus, s.x, **options(beta=(s["beta"], 1.0), threshold=(s["threshold"], 20.0))),
     "nn.softmax": lambda s: call(F.softmax, s.x, dim=s["axis"]),
     "nn.log_softmax": lambda s: call(F.log_softmax, s.x, dim=s["axis"]),

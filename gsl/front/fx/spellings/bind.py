@@ -20,7 +20,7 @@ ALIASES: Final = {
     "tensor2": "other", "mat2": "other", "vec": "other", "exponent": "other", "b": "other", "tensor": "other",
     "min_val": "min", "max_val": "max", "axis0": "dim0", "axis1": "dim1",
     "split_size_or_sections": "split_size", "split_sizes": "split_size", "train": "training", "attn_bias": "attn_mask",
-    "group": "num_groups", "padding": "pad", "size": "shape",
+    "group": "num_groups", "padding": "pad", "size": "shape", "indices": "input",
 }  # fmt: skip
 """The other names under which torch takes the same argument."""
 

@@ -138,10 +138,8 @@ _OPTIONS = "* dtype=None layout=None device=None pin_memory=None requires_grad=F
 _LIKE = f"{_OPTIONS} memory_format=None"
 
 ROWS: Final = (
-    *(FxRow(f"torch.{op}", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
-    *(FxRow(f"aten.{op}.default", f"size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
-    *(FxRow(f".new_{op}", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
-    *(FxRow(f"aten.new_{op}.default", f"input size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
+    *(FxRow(f"torch.{op} aten.{op}.default", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    *(FxRow(f".new_{op} aten.new_{op}.default", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
     FxRow(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
     FxRow("torch.full aten.full.default", f"size fill_value {_OPTIONS}", lambda c: _of_number(c, dims(c.size))),
     FxRow("torch.tensor", f"fill_value {_OPTIONS}", _tensor),

@@ -22,6 +22,8 @@ from gsl.front.fx.spellings.table import (
     operand,
     renamed,
     tensor,
+    words,
+    write_named,
 )
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
@@ -68,8 +70,7 @@ _UNARY_EXTRA: Final[Mapping[str, str]] = {
 def _unary_rows() -> list[FxRow]:
     rows: list[FxRow] = []
     for op, names in UNARY.items():
-        words = " ".join(f"torch.{n} .{n} aten.{n}.default" for n in names.split())
-        rows.append(FxRow(words, "input", renamed(op), inplace=op not in _NO_IN_PLACE))
+        rows.append(FxRow(words(names), "input", renamed(op), inplace=op not in _NO_IN_PLACE))
         if op in _UNARY_EXTRA:
             rows.append(FxRow(_UNARY_EXTRA[op], "input", renamed(op)))
     return rows
@@ -180,33 +181,19 @@ _DUNDERS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def _words(names: str, overloads: str, suffix: str = "") -> str:
-    """The torch, method and aten spellings of names; with a suffix, those of the in-place calls."""
-    words = [f"torch.{n}{suffix} .{n}{suffix}" for n in names.split()]
-    words += [f"aten.{n}{suffix}.{o}" for n in names.split() for o in overloads.split()]
-    return " ".join(words)
-
-
 def _both(names: str, overloads: str, signature: str, read: FxLift, python: str = "") -> list[FxRow]:
     """The rows of a binary operator, its Python operator, and its in-place calls."""
-    rows = [
-        FxRow(_words(names, overloads), signature, read),
-        FxRow(_words(names, overloads, "_"), signature, _kept(read)),
+    return [
+        FxRow(words(names, overloads) + f" operator.{python}" * bool(python), signature, read),
+        FxRow(words(names, overloads, "_"), signature, _kept(read)),
     ]
-    first = signature.split()[:2]
-    defaults = " ".join(signature.split()[2:])
-    if python:
-        rows.append(FxRow(f"operator.{python}", " ".join([*first, defaults]), read))
-    return rows
 
 
 def _binary_rows() -> list[FxRow]:
     rows: list[FxRow] = []
     for op, (names, overloads, python) in BINARY.items():
         read = _binary(op)
-        rows.append(FxRow(_words(names, overloads) + (f" operator.{python}" if python else ""), "input other", read))
-        if op not in _TO_BOOL:
-            rows.append(FxRow(_words(names, overloads, "_"), "input other", _kept(read)))
+        rows += _both(names, overloads, "input other", read, python)[: 1 if op in _TO_BOOL else 2]
         if op in _DUNDERS:
             dunder = f"__{_DUNDERS[op]}__"
             rows.append(FxRow(f".{dunder} aten.{dunder}.Tensor aten.{dunder}.Scalar", "input other", read))
@@ -276,10 +263,6 @@ def _detached(c: BoundCall) -> Canon:
 # ---------------------------------------------------------------- writing
 
 
-def _write_plain(target: Callable[..., Any]) -> FxLower:
-    return lambda s: call(target, *s.operands)
-
-
 def _write_operator(target: Callable[..., Any]) -> FxLower:
     """A Python operator, which takes numbers on either side."""
 
@@ -328,29 +311,24 @@ def _write_bounded(target: Callable[..., Any], bound: str) -> FxLower:
 
 
 _COPIES: Final = (
-    FxRow("torch.clone .clone aten.clone.default", "input * memory_format=None", _copy),
+    FxRow(words("clone"), "input * memory_format=None", _copy),
     FxRow(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
     FxRow("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
     FxRow("aten.detach_.default", "input", _detached),
 )
 _COMBINED: Final = (
     *(
-        FxRow(
-            f"torch.{name} .{name} aten.{name}.default",
-            "input tensor1 tensor2 * value=1",
-            _add_combined(op),
-            inplace=True,
-        )
+        FxRow(words(name), "input tensor1 tensor2 * value=1", _add_combined(op), inplace=True)
         for name, op in (("addcmul", "multiply"), ("addcdiv", "divide"))
     ),
-    FxRow("torch.diff .diff aten.diff.default", "input n=1 dim=-1 prepend=None append=None", _diff),
+    FxRow(words("diff"), "input n=1 dim=-1 prepend=None append=None", _diff),
 )
 
 
 ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)
 WRITERS: Final[Mapping[str, FxLower]] = {
-    "copy": lambda s: call(torch.clone, s.x),
-    **{op: _write_plain(getattr(torch, names.split()[0])) for op, names in UNARY.items()},
+    "copy": write_named("torch.clone"),
+    **{op: write_named(f"torch.{names}") for op, names in UNARY.items()},
     **{op: _write_operator(getattr(operator, python)) for op, (_, _, python) in BINARY.items() if python},
     "add": _write_operator(operator.add),
     "subtract": _write_operator(operator.sub),

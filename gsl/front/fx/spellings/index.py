@@ -23,7 +23,7 @@ from gsl.front.fx.spellings.bind import (
     unread_unless,
 )
 from gsl.front.fx.spellings.shape import padded, product, reshaped, transposed
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, renamed, tensor
+from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, renamed, tensor, words
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TUPLE
 from gsl.spec.normalise import is_number
@@ -271,11 +271,6 @@ def _embedding(c: BoundCall) -> Canon:
     return Canon("take", (tensor(c, c.weight), tensor(c, c.input)), {"axis": 0})
 
 
-def _aten_embedding(c: BoundCall) -> Canon:
-    unread_unless(c.scale_grad_by_freq is False and c.sparse is False)
-    return Canon("take", (tensor(c, c.weight), tensor(c, c.indices)), {"axis": 0})
-
-
 def _index_select(c: BoundCall) -> Canon:
     unread_unless(c.ndim(c.index) == 1)
     return Canon("take", (tensor(c, c.input), tensor(c, c.index)), {"axis": integer(c.dim)})
@@ -352,43 +347,33 @@ def _write_matrix_set_diag(s: Site) -> Native:
 ROWS: Final = (
     FxRow("operator.getitem .__getitem__", "input index", _getitem),
     FxRow("aten.index.Tensor aten._unsafe_index.Tensor", "input indices", _index),
-    FxRow("torch.gather .gather aten.gather.default", "input dim index sparse_grad=False", _gather),
-    FxRow(
-        "torch.scatter .scatter aten.scatter.src",
-        "input dim index src",
-        renamed("scatter", "input index src", axis=("dim", integer)),
-    ),
-    FxRow(
-        "torch.diagonal_scatter .diagonal_scatter aten.diagonal_scatter.default",
-        "input src offset=0 dim1=0 dim2=1",
-        _diagonal_scatter,
-    ),
-    FxRow("torch.triu .triu aten.triu.default", "input diagonal=0", _trilu(True), inplace=True),
-    FxRow("torch.tril .tril aten.tril.default", "input diagonal=0", _trilu(False), inplace=True),
+    FxRow(words("gather"), "input dim index sparse_grad=False", _gather),
+    FxRow(words("scatter", "src"), "input dim index src",
+          renamed("scatter", "input index src", axis=("dim", integer))),
+    FxRow(words("diagonal_scatter"), "input src offset=0 dim1=0 dim2=1", _diagonal_scatter),
+    FxRow(words("triu"), "input diagonal=0", _trilu(True), inplace=True),
+    FxRow(words("tril"), "input diagonal=0", _trilu(False), inplace=True),
     FxRow("aten.slice.Tensor", "input dim=0 start=None end=None step=1", _slice),
-    FxRow("torch.narrow .narrow aten.narrow.default", "input dim start length", _narrow),
-    FxRow("torch.select .select aten.select.int", "input dim index", _select),
-    FxRow("torch.index_select .index_select aten.index_select.default", "input dim index", _index_select),
+    FxRow(words("narrow"), "input dim start length", _narrow),
+    FxRow(words("select", "int"), "input dim index", _select),
+    FxRow(words("index_select"), "input dim index", _index_select),
     FxRow(
         "F.embedding",
-        "input weight padding_idx=None max_norm=None norm_type=2.0 scale_grad_by_freq=False sparse=False",
-        _embedding,
+        "input weight padding_idx=None max_norm=None norm_type=2.0 scale_grad_by_freq=False sparse=False", _embedding,
     ),
     FxRow(
         "torch.embedding aten.embedding.default",
-        "weight indices padding_idx=-1 scale_grad_by_freq=False sparse=False",
-        _aten_embedding,
+        "weight input padding_idx=-1 max_norm=None scale_grad_by_freq=False sparse=False", _embedding,
     ),
-    FxRow("torch.roll .roll aten.roll.default", "input shifts dims=()", _roll),
+    FxRow(words("roll"), "input shifts dims=()", _roll),
     FxRow(".unfold aten.unfold.default", "input dimension size step", _unfold),
     FxRow("F.unfold aten.im2col.default", "input kernel_size dilation=1 padding=0 stride=1", _im2col),
     FxRow(
         "aten.upsample_nearest1d.vec aten.upsample_nearest2d.vec aten.upsample_nearest3d.vec",
-        "input output_size scale_factors",
-        _nearest,
+        "input output_size scale_factors", _nearest,
     ),
-)
-FIELDS: Final = (FxRow("torch.unbind .unbind aten.unbind.int", "input dim=0", _unbind),)
+)  # fmt: skip
+FIELDS: Final = (FxRow(words("unbind", "int"), "input dim=0", _unbind),)
 """Calls with several results, each of which is canonical."""
 WRITERS: Final[Mapping[str, FxLower]] = {
     "strided_slice": _write_strided_slice,

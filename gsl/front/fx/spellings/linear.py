@@ -24,6 +24,7 @@ from gsl.front.fx.spellings.table import (
     padded,
     renamed,
     tensor,
+    words,
 )
 from gsl.front.tree import Canon
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
@@ -191,38 +192,24 @@ _FUSED = 'activation="none" precision="float32"'
 
 ROWS: Final = (
     FxRow("F.linear aten.linear.default", "input weight bias=None", _dense),
-    FxRow("torch.matmul .matmul operator.matmul aten.matmul.default", "input other", renamed("matmul", "input other")),
-    FxRow(
-        "torch.mm .mm aten.mm.default torch.bmm .bmm aten.bmm.default torch.mv .mv aten.mv.default "
-        "torch.dot .dot aten.dot.default",
-        "input other",
-        renamed("matmul", "input other"),
-    ),
-    FxRow("torch.addmm .addmm aten.addmm.default", "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
-    FxRow(
-        "torch.baddbmm .baddbmm aten.baddbmm.default", "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")
-    ),
+    FxRow(f"operator.matmul {words('matmul mm bmm mv dot')}", "input other", renamed("matmul", "input other")),
+    FxRow(words("addmm"), "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
+    FxRow(words("baddbmm"), "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")),
     FxRow("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
     FxRow("gsl.linear.default", f"x weight bias=None addend=None {_FUSED}", _read_packed_dense),
     FxRow(
-        "gsl.conv2d.default",
-        f"x weight bias=None addend=None stride=1 padding=0 dilation=1 groups=1 {_FUSED}",
+        "gsl.conv2d.default", f"x weight bias=None addend=None stride=1 padding=0 dilation=1 groups=1 {_FUSED}",
         _read_packed_conv2d,
     ),
-)
+)  # fmt: skip
 FIELDS: Final = (
     FxRow(
         "aten._scaled_dot_product_flash_attention.default aten._scaled_dot_product_flash_attention_for_cpu.default "
-        "aten._scaled_dot_product_fused_attention_overrideable.default",
-        _SDPA + " return_debug_mask=False attn_bias=None",
-        _attention,
-    ),
-    FxRow(
+        "aten._scaled_dot_product_fused_attention_overrideable.default "
         "aten._scaled_dot_product_efficient_attention.default",
-        "query key value attn_mask compute_log_sumexp dropout_p=0.0 is_causal=False scale=None enable_gqa=False",
-        _attention,
+        f"{_SDPA} return_debug_mask=False compute_log_sumexp=False", _attention,
     ),
-)
+)  # fmt: skip
 
 WRITERS: Final[Mapping[str, FxLower]] = {
     "nn.dense": lambda s: call(F.linear, *in_dtype(s, *s.operands[:2]), *s.operands[2:]),

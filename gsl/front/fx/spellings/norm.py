@@ -143,27 +143,21 @@ def _write_l2_normalize(s: Site) -> Native:
 
 
 _BATCH_NORM = "input running_mean running_var weight=None bias=None training=False momentum=0.1 eps=1e-05"
-_NATIVE_BATCH_NORM = "input weight bias running_mean running_var momentum eps training=False cudnn_enabled=True"
 
 ROWS: Final = (
     FxRow("F.batch_norm", _BATCH_NORM, _batch_norm),
     FxRow(
         "torch.batch_norm aten.batch_norm.default",
-        "input weight bias running_mean running_var training momentum eps cudnn_enabled",
-        _batch_norm,
+        "input weight bias running_mean running_var training momentum eps cudnn_enabled", _batch_norm,
     ),
-    FxRow("F.layer_norm", "input normalized_shape weight=None bias=None eps=1e-05", _layer_norm),
     FxRow(
-        "torch.layer_norm aten.layer_norm.default",
-        "input normalized_shape weight=None bias=None eps=1e-05 cudnn_enable=True",
-        _layer_norm,
+        "F.layer_norm torch.layer_norm aten.layer_norm.default",
+        "input normalized_shape weight=None bias=None eps=1e-05 cudnn_enable=True", _layer_norm,
     ),
     FxRow("torch.rms_norm F.rms_norm aten.rms_norm.default", "input normalized_shape weight=None eps=None", _rms_norm),
-    FxRow("F.group_norm", "input num_groups weight=None bias=None eps=1e-05", _group_norm),
     FxRow(
-        "torch.group_norm aten.group_norm.default",
-        "input num_groups weight=None bias=None eps=1e-05 cudnn_enabled=True",
-        _group_norm,
+        "F.group_norm torch.group_norm aten.group_norm.default",
+        "input num_groups weight=None bias=None eps=1e-05 cudnn_enabled=True", _group_norm,
     ),
     FxRow(
         "F.instance_norm",
@@ -172,27 +166,20 @@ ROWS: Final = (
     ),
     FxRow(
         "torch.instance_norm aten.instance_norm.default",
-        "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled",
-        _instance_norm,
+        "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled", _instance_norm,
     ),
     FxRow("F.normalize", "input p=2.0 dim=1 eps=1e-12 out=None", _normalize),
-)
+)  # fmt: skip
 FIELDS: Final = (
-    FxRow("aten._native_batch_norm_legit_no_training.default", _NATIVE_BATCH_NORM, _batch_norm),
     FxRow(
-        "torch.native_batch_norm aten.native_batch_norm.default",
-        "input weight bias running_mean running_var training momentum eps",
-        _batch_norm,
+        "aten._native_batch_norm_legit_no_training.default torch.native_batch_norm aten.native_batch_norm.default",
+        "input weight bias running_mean running_var training=False momentum=0.1 eps=1e-05", _batch_norm,
     ),
-    FxRow(
-        "torch.native_layer_norm aten.native_layer_norm.default", "input normalized_shape weight bias eps", _layer_norm
-    ),
-    FxRow(
-        "torch.native_group_norm aten.native_group_norm.default",
-        "input weight bias N C HxW num_groups eps",
-        _group_norm,
-    ),
-)
+    FxRow("torch.native_layer_norm aten.native_layer_norm.default", "input normalized_shape weight bias eps",
+          _layer_norm),
+    FxRow("torch.native_group_norm aten.native_group_norm.default", "input weight bias N C HxW num_groups eps",
+          _group_norm),
+)  # fmt: skip
 WRITERS: Final[Mapping[str, FxLower]] = {
     "nn.batch_norm": _of_channels(lambda s, x: call(F.batch_norm, x, *s.operands[3:5], **_options(s))),
     "nn.layer_norm": _of_last_axes(lambda s, x, sizes: call(F.layer_norm, x, sizes, **_options(s))),

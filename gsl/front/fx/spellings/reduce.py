@@ -22,6 +22,7 @@ from gsl.front.fx.spellings.table import (
     options,
     renamed,
     tensor,
+    words,
 )
 from gsl.front.tree import Canon
 
@@ -198,50 +199,30 @@ def _write_cumsum(s: Site) -> Native:
 _SUM = "input dim=None keepdim=False dtype=None"
 
 ROWS: Final = (
-    FxRow("torch.sum .sum aten.sum.default aten.sum.dim_IntList", _SUM, _reduction("sum")),
-    FxRow("torch.mean .mean aten.mean.default aten.mean.dim", _SUM, _reduction("mean")),
-    FxRow("torch.prod .prod aten.prod.default aten.prod.dim_int", _SUM, _reduction("prod")),
+    FxRow(words("sum", "default dim_IntList"), _SUM, _reduction("sum")),
+    FxRow(words("mean", "default dim"), _SUM, _reduction("mean")),
+    FxRow(words("prod", "default dim_int"), _SUM, _reduction("prod")),
     *(
-        FxRow(f"torch.{name} .{name} aten.{name}.default", "input dim=None keepdim=False", _plain(op, empty=True))
+        FxRow(words(name), "input dim=None keepdim=False", _plain(op, empty=True))
         for name, op in (("amax", "max"), ("amin", "min"))
     ),
-    *(FxRow(f"torch.{op} .{op} aten.{op}.default", "input", _whole(op)) for op in ("max", "min")),
-    *(
-        FxRow(f"torch.{op} .{op} aten.{op}.other", "input other", renamed(f"{op}imum", "input other"))
-        for op in ("max", "min")
-    ),
+    *(FxRow(words(op), "input", _whole(op)) for op in ("max", "min")),
+    *(FxRow(words(op, "other"), "input other", renamed(f"{op}imum", "input other")) for op in ("max", "min")),
+    *(FxRow(words(op, "default dim dims"), "input dim=None keepdim=False", _plain(op)) for op in ("all", "any")),
+    *(FxRow(words(op), "input dim=None keepdim=False", _arg(op)) for op in ("argmax", "argmin")),
     *(
         FxRow(
-            f"torch.{op} .{op} aten.{op}.default aten.{op}.dim aten.{op}.dims",
-            "input dim=None keepdim=False",
-            _plain(op),
+            words(name, "default dim correction"), "input dim=None unbiased=True keepdim=False correction=None",
+            _variance(op),
         )
-        for op in ("all", "any")
-    ),
-    *(
-        FxRow(f"torch.{op} .{op} aten.{op}.default", "input dim=None keepdim=False", _arg(op))
-        for op in ("argmax", "argmin")
-    ),
-    *(
-        row
         for name, op in (("var", "variance"), ("std", "std"))
-        for row in (
-            FxRow(f"torch.{name} .{name}", "input dim=None unbiased=True keepdim=False correction=None", _variance(op)),
-            FxRow(f"aten.{name}.default", "input unbiased dim=None keepdim=False correction=None", _variance(op)),
-            FxRow(f"aten.{name}.dim", "input dim unbiased keepdim=False correction=None", _variance(op)),
-            FxRow(f"aten.{name}.correction", "input dim correction keepdim unbiased=True", _variance(op)),
-        )
     ),
-    FxRow(
-        "torch.logsumexp .logsumexp special.logsumexp aten.logsumexp.default",
-        "input dim keepdim=False",
-        _plain("logsumexp"),
-    ),
+    FxRow(f"special.logsumexp {words('logsumexp')}", "input dim keepdim=False", _plain("logsumexp")),
     FxRow("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
-    FxRow("torch.cumsum .cumsum aten.cumsum.default", "input dim dtype=None", _cumsum),
-)
+    FxRow(words("cumsum"), "input dim dtype=None", _cumsum),
+)  # fmt: skip
 FIELDS: Final = tuple(
-    FxRow(f"torch.{op} .{op} aten.{op}.dim", "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
+    FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
 )
 """``max(x, dim)`` returns the values and where they are."""
 WRITERS: Final[Mapping[str, FxLower]] = {

@@ -11,7 +11,19 @@ import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, axis, dims, integer, integers, is_dim, number, unread_unless
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, pads, renamed, tensor
+from gsl.front.fx.spellings.table import (
+    FxLift,
+    FxLower,
+    FxRow,
+    Native,
+    Site,
+    call,
+    options,
+    pads,
+    renamed,
+    tensor,
+    words,
+)
 from gsl.front.tree import Canon
 from gsl.graph import TupleType
 
@@ -315,59 +327,33 @@ def _repeated(x: Any, axis: int, count: int, mode: str) -> Native:
 
 
 ROWS: Final = (
-    FxRow(".view .reshape", "input *shape", _reshape),
-    FxRow("torch.reshape aten.reshape.default", "input shape", _reshape),
-    FxRow("aten.view.default aten._unsafe_view.default", "input shape", _reshape),
+    FxRow(f".view aten.view.default aten._unsafe_view.default {words('reshape')}", "input *shape", _reshape),
     FxRow(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _reshape_as),
-    FxRow("torch.flatten .flatten aten.flatten.using_ints", "input start_dim=0 end_dim=-1", _flatten),
-    FxRow("torch.ravel .ravel aten.ravel.default", "input start_dim=0 end_dim=-1", _flatten),
-    FxRow("torch.unflatten .unflatten aten.unflatten.int", "input dim sizes", _unflatten),
-    FxRow("torch.squeeze .squeeze aten.squeeze.default aten.squeeze.dim aten.squeeze.dims", "input dim=None", _squeeze),
+    FxRow(f"{words('flatten', 'using_ints')} {words('ravel')}", "input start_dim=0 end_dim=-1", _flatten),
+    FxRow(words("unflatten", "int"), "input dim sizes", _unflatten),
+    FxRow(words("squeeze", "default dim dims"), "input dim=None", _squeeze),
+    FxRow(words("unsqueeze"), "input dim", renamed("expand_dims", axis=("dim", integer))),
     FxRow(
-        "torch.unsqueeze .unsqueeze aten.unsqueeze.default", "input dim", renamed("expand_dims", axis=("dim", integer))
-    ),
-    FxRow(".expand", "input *size", renamed("broadcast_to", shape=("size", dims))),
-    FxRow(
-        "torch.broadcast_to .broadcast_to aten.broadcast_to.default aten.expand.default",
-        "input size implicit=False",
+        f".expand aten.expand.default {words('broadcast_to')}", "input *size implicit=False",
         renamed("broadcast_to", shape=("size", dims)),
     ),
     FxRow(".expand_as aten.expand_as.default", "input other", _expand_as),
-    FxRow(
-        "torch.transpose .transpose aten.transpose.int torch.swapaxes .swapaxes aten.swapaxes.default "
-        "torch.swapdims .swapdims aten.swapdims.default",
-        "input dim0 dim1",
-        _transpose,
-    ),
-    FxRow(".permute", "input *dims", _permute),
-    FxRow("torch.permute aten.permute.default", "input dims", _permute),
-    FxRow("torch.t .t aten.t.default aten.numpy_T.default", "input", _t),
+    FxRow(f"{words('transpose', 'int')} {words('swapaxes swapdims')}", "input dim0 dim1", _transpose),
+    FxRow(words("permute"), "input *dims", _permute),
+    FxRow(f"aten.numpy_T.default {words('t')}", "input", _t),
     FxRow("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
-    FxRow(
-        "torch.movedim .movedim torch.moveaxis .moveaxis aten.movedim.int aten.movedim.intlist aten.moveaxis.int "
-        "aten.moveaxis.intlist",
-        "input source destination",
-        _movedim,
-    ),
+    FxRow(words("movedim moveaxis", "int intlist"), "input source destination", _movedim),
     FxRow("torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0", _joined("concatenate")),
     FxRow("torch.stack aten.stack.default", "tensors dim=0", _joined("stack")),
     FxRow("torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", _split),
     FxRow("torch.split_with_sizes .split_with_sizes aten.split_with_sizes.default", "input split_size dim=0", _split),
     FxRow("torch.chunk .chunk aten.chunk.default", "input chunks dim=0", _chunk),
     FxRow("torch.tensor_split .tensor_split", "input indices_or_sections dim=0", _tensor_split),
-    FxRow(".repeat", "input *repeats", renamed("tile", reps=("repeats", integers))),
-    FxRow("aten.repeat.default", "input repeats", renamed("tile", reps=("repeats", integers))),
-    FxRow(".tile", "input *dims", renamed("tile", reps=("dims", integers))),
-    FxRow("torch.tile aten.tile.default", "input dims", renamed("tile", reps=("dims", integers))),
-    FxRow(
-        "torch.repeat_interleave .repeat_interleave aten.repeat_interleave.self_int",
-        "input repeats dim=None output_size=None",
-        _repeat_interleave,
-    ),
-    FxRow("torch.flip aten.flip.default", "input dims", _flip),
-    FxRow(".flip", "input *dims", _flip),
-    FxRow("torch.einsum", "equation *tensors", _einsum),
-    FxRow("aten.einsum.default", "equation tensors", _einsum),
+    FxRow(".repeat aten.repeat.default", "input *repeats", renamed("tile", reps=("repeats", integers))),
+    FxRow(words("tile"), "input *dims", renamed("tile", reps=("dims", integers))),
+    FxRow(words("repeat_interleave", "self_int"), "input repeats dim=None output_size=None", _repeat_interleave),
+    FxRow(words("flip"), "input *dims", _flip),
+    FxRow("torch.einsum aten.einsum.default", "equation *tensors", _einsum),
     FxRow("builtins.getattr", "input name", _attribute),
     FxRow("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
     FxRow("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
@@ -376,7 +362,7 @@ ROWS: Final = (
         for name, mode in (("reflection", "reflect"), ("replication", "replicate"))
         for rank in (1, 2, 3)
     ),
-)
+)  # fmt: skip
 WRITERS: Final[Mapping[str, FxLower]] = {
     "reshape": _write_reshape,
     "reshape_like": _write_reshape_like,

@@ -73,6 +73,12 @@ class FxRow:
         return found
 
 
+def words(names: str, overloads: str = "default", suffix: str = "") -> str:
+    """The spellings of names as functions of torch, methods and aten overloads; with a suffix, of in-place calls."""
+    found = [f"torch.{n}{suffix} .{n}{suffix}" for n in names.split()]
+    return " ".join(found + [f"aten.{n}{suffix}.{o}" for n in names.split() for o in overloads.split()])
+
+
 def _in_place(word: str) -> str:
     if word.startswith("aten."):
         _, name, overload = word.split(".")
@@ -139,6 +145,12 @@ FxLower = Callable[[Site], Any]
 
 def call(target: Any, *args: Any, **kwargs: Any) -> Native:
     return Native(target, args, kwargs)
+
+
+def write_named(spellings: str) -> FxLower:
+    """Writes a call of the first of these spellings, on the operands as they are."""
+    target = resolve(spellings.split()[0])
+    return lambda s: call(target, *s.operands)
 
 
 def options(**given: tuple[Any, Any]) -> dict[str, Any]:
