@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from gsl.cli import apply, draw, explain, match, optimize, verify
+from gsl.cli import apply, draw, match, optimize, verify
 from gsl.cli.command import Command, Exit, Terminal, failure
 
 # ---------------------------------------------------------------- completion
@@ -186,8 +186,8 @@ COMPLETION = Command(
 
 
 COMMANDS: tuple[Command, ...] = (
-    apply.COMMAND, optimize.COMMAND, match.COMMAND, explain.COMMAND, verify.COMMAND, verify.LIST, draw.COMMAND,
-    explain.UNREAD, COMPLETION,
+    apply.COMMAND, optimize.COMMAND, match.COMMAND, match.EXPLAIN, verify.COMMAND, verify.LIST, draw.COMMAND,
+    match.UNREAD, COMPLETION,
 )  # fmt: skip
 EPILOG = """\
 returns: 0 done; 1 the answer is no (nothing matches, a rule is wrong, the result differs); 2 what was given can't be

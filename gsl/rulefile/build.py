@@ -13,9 +13,8 @@ from gsl.match import Match
 from gsl.pat import Alt, Call, Fused, GetItem, Leaf, Pattern, Repeat, Use, Variadic, Wildcard, walk
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.subst import Subst
-from gsl.rulefile.forms import PatternForm, forms
+from gsl.rulefile.forms import Entry, FileOperator, OpType, PatternForm, forms
 from gsl.rulefile.names import BIAS, LISTS, Heads, OneNode, OperatorSelection, lookup
-from gsl.rulefile.schema import Entry, FileOperator, OpType
 
 Heuristic = Callable[["FusionMatch"], Any]
 """A function that decides what a match becomes. It returns patterns or nodes as of a target, ``None`` for the group, or

@@ -14,9 +14,19 @@ from typing import Any, Final, NoReturn, TypeVar
 from gsl.errors import MissingPackageError, RuleFileError, nearest
 from gsl.rewrite.subst import Subst
 from gsl.rulefile.build import FusionRule
-from gsl.rulefile.forms import check, forms
+from gsl.rulefile.forms import (
+    ANY,
+    Alternative,
+    Entry,
+    FileOperator,
+    FilePlace,
+    OptionalOperators,
+    OpType,
+    Word,
+    check,
+    forms,
+)
 from gsl.rulefile.names import known_names, lookup
-from gsl.rulefile.schema import ANY, Alternative, Entry, FileOperator, FilePlace, OptionalOperators, OpType, Word
 
 MAX_BYTES: Final = 1 << 18
 MAX_VALUES: Final = 20_000

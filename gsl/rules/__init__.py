@@ -19,7 +19,7 @@ from typing import Any
 
 from gsl.errors import nearest, require
 from gsl.rewrite import RuleSet, Subst
-from gsl.rules import fold, layout, lower, merge, parallel, sums
+from gsl.rules import fold, layout, merge, parallel
 from gsl.rules.approximate import APPROXIMATE as APPROXIMATE
 from gsl.rules.cpu import CPU as CPU
 from gsl.rules.idioms import IDIOMS as IDIOMS
@@ -40,7 +40,7 @@ FAMILIES: dict[str, tuple[Subst, ...]] = {
         layout.split_concat_variadic,
     ),
     "merge": (merge.merge_element_wise, merge.merge_element_wise_variadic),
-    "sums": (sums.bias_add_add, sums.diamond_conv_add, sums.two_conv_add, sums.conv_shortcut_add),
+    "sums": (merge.bias_add_add, merge.diamond_conv_add, merge.two_conv_add, merge.conv_shortcut_add),
     "fold": (
         fold.conv_multiply,
         fold.conv_bias_multiply,
@@ -64,7 +64,7 @@ FAMILIES: dict[str, tuple[Subst, ...]] = {
         parallel.parallel_dense_bias_variadic,
         parallel.qkv_without_key_bias,
     ),
-    "lower": (lower.lower_batch_norm, lower.lower_layer_norm),
+    "lower": (fold.lower_batch_norm, fold.lower_layer_norm),
 }
 """The rules by what they are for; a rule may be in several families."""
 
@@ -73,7 +73,7 @@ RULES: dict[str, Subst] = {rule.name: rule for family in FAMILIES.values() for r
 
 PARALLEL = RuleSet(
     dict.fromkeys(
-        (*FAMILIES["parallel"], *FAMILIES["query-key-value"], sums.bias_add_add, sums.two_conv_add)
+        (*FAMILIES["parallel"], *FAMILIES["query-key-value"], merge.bias_add_add, merge.two_conv_add)
     )
 )
 """Several products as one. It pays where one large product is much faster than some small ones, as on a GPU with small
@@ -93,7 +93,7 @@ OPTIMISING: tuple[Subst, ...] = tuple(
         *FAMILIES["lower"],  # frameworks have kernels for normalisations
         parallel.parallel_conv_expand_kernels,  # multiplies with the zeros, too
         parallel.parallel_group_conv_variadic,  # moves every element of the result
-        sums.two_conv_add,  # moves every element of the operands
+        merge.two_conv_add,  # moves every element of the operands
     )
 )
 """The rules that do not add work on the data wherever they apply: those of the book, and parallel layers as one."""

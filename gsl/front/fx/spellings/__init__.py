@@ -19,15 +19,14 @@ from torch._ops import OpOverload
 
 from gsl.front.fx.spellings import (
     activation,
-    conv,
     create,
     elementwise,
     index,
     linear,
     norm,
-    pool,
     reduce,
     shape,
+    window,
 )
 from gsl.front.fx.spellings.bind import BoundCall, FxSignature, FxUnreadError, TypeOf, Watched
 from gsl.front.fx.spellings.lower import lower
@@ -153,7 +152,7 @@ def is_plain(module: nn.Module) -> bool:
 
 
 FAMILIES: Final[tuple[Any, ...]] = (
-    elementwise, activation, linear, conv, pool, norm, shape, index, reduce, create,
+    elementwise, activation, linear, window, norm, shape, index, reduce, create,
 )  # fmt: skip
 """Modules with ``ROWS`` and ``WRITERS``, and ``FIELDS`` where calls have several results."""
 

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.front.fx.spellings.bind import BoundCall, TypeOf, flag, integer, number, per_axis, real, unread_unless
-from gsl.front.fx.spellings.conv import biased, symmetric
 from gsl.front.fx.spellings.table import (
     FxLift,
     FxLower,
@@ -26,6 +25,7 @@ from gsl.front.fx.spellings.table import (
     tensor,
     words,
 )
+from gsl.front.fx.spellings.window import biased, symmetric
 from gsl.front.tree import Canon
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 
