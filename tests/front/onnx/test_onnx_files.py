@@ -15,6 +15,8 @@ from onnx.external_data_helper import set_external_data
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
+from gsl.front.onnx.files import opened
+from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import check, model, workload
 
 X = pat.Wildcard()
@@ -210,6 +212,9 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "how it is trained": (changed(trained), "training_info"),
     "nobody computes it, inside": (written(BRANCH.format("y", "nobody", "")), "uses 'nobody' before"),
     "too early, inside": (written(BRANCH.format("t", "y", "y = Relu (t)")), "uses 'y' before"),
+    "too early, for several results": (
+        written("y, z = Split <axis = 0> (x, s) s = Constant <value = int64[2] {1, 1}> ()"), "uses 's' before"
+    ),
     "a cycle inside": (written(BRANCH.format("y", "u", "")), "uses 'u' before"),
     "nobody computes it, in a function": (
         written("y = local.f (x)", FUNCTION.format("f", "Relu (w)")), "uses 'w' before"
@@ -235,6 +240,13 @@ def test_hostile_files(name: str, tmp_path: Path) -> None:
     with pytest.raises(FrontEndError) as caught:
         Workload.from_onnx(path).text()
     assert message in str(caught.value)
+    try:
+        model = opened(path)
+    except FrontEndError:
+        return
+    with pytest.raises(FrontEndError) as by_pass:  # which checks what it is given on the way
+        Pass(RELUS)(model)
+    assert str(by_pass.value) == str(caught.value)
 
 
 def test_attributes_of_another_kind_are_not_read() -> None:
