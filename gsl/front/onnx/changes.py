@@ -27,10 +27,13 @@ class NewNode:
     __slots__ = ("attributes", "domain", "inputs", "op", "outputs", "root")
 
     def __init__(
-        self, domain: str, op: str, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr], outputs: int = 1
-    ) -> None:
-        self.domain, self.op, self.inputs, self.attributes = domain, op, inputs, attributes
-        self.outputs: Sequence[ir.Value] = [ir.Value() for _ in range(outputs)]
+        self, domain: str, op: str, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr],
+        outputs: Sequence[ir.Value] = (),
+    ) -> None:  # fmt: skip
+        for value in inputs:
+            if value is not None and not isinstance(value, ir.Value):
+                raise ValueError(f"an operand of {op} is a tuple, and nodes of ONNX take values one by one")
+        self.domain, self.op, self.inputs, self.attributes, self.outputs = domain, op, inputs, attributes, outputs
         self.root: ir.Node | None = None
         """The node of the old model whose documentation it gets."""
 
@@ -98,6 +101,14 @@ class OnnxChanges:
             for new in made:
                 new.root = root
             self.placed.setdefault(root, []).extend(made)
+
+    def rewrite(self, old: ir.Value, new: NewNode) -> ir.Value:
+        """Let a value of the old model be computed by a new node; that value in the new model."""
+        own, root = self.copy(old), old.producer()
+        assert root is not None
+        new.outputs = (own,)
+        self.rewritten[root] = new
+        return own
 
     def ends(self, results: Sequence[ir.Value]) -> list[int]:
         """The places of the outputs that are other values now."""
@@ -178,16 +189,19 @@ class OnnxChanges:
 
     def _rewrite(self, node: ir.Node, new: NewNode) -> None:
         """Let a node of the old model compute its value in another way."""
-        self._lost += [*filter(None, node.inputs), *(_let_go(node) if node.attributes.data else ())]
+        before = node.inputs
+        self._lost += [value for value in before if value is not None]
         node.domain, node.op_type, node.overload, node.version = new.domain, new.op, "", None
         node.device_configurations = ()
         if node.attributes.data:
+            self._lost += _let_go(node)
             node.attributes.clear()
         for attr in new.attributes:
             node.attributes.add(attr)
-        node.resize_inputs(len(new.inputs))
+        if len(before) != len(new.inputs):
+            node.resize_inputs(len(new.inputs))
         for place, value in enumerate(new.inputs):
-            if node.inputs[place] is not value:
+            if place >= len(before) or before[place] is not value:
                 node.replace_input_with(place, value)
 
     def _needed(self, copies: Copies, ends: Sequence[int], staying: Iterable[tuple[ir.Node, bool]]) -> set[ir.Node]:
@@ -249,9 +263,7 @@ class OnnxChanges:
         old, new = graph.outputs[place], results[place]
         producer = new.producer()
         if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
-            alias = NewNode("", "Identity", [new], ())
-            graph.append(self._node(alias))
-            (new,) = alias.outputs
+            graph.append(self._node(NewNode("", "Identity", [new], (), [new := ir.Value()])))
         name = old.name
         old.name = self.names.free(f"{name}_before")
         new.name = name
@@ -268,7 +280,7 @@ class OnnxChanges:
         """How many uses of each value are those of dead nodes."""
 
         def is_used(value: ir.Value) -> bool:
-            return value.is_graph_output() or len(value.uses()) > freed.get(value, 0)
+            return len(value.uses()) > freed.get(value, 0) or value.is_graph_output()
 
         work = [*self._lost, *self.initializers, *(value for node in made for value in node.outputs)]
         while work:
@@ -279,15 +291,17 @@ class OnnxChanges:
             if node is None:
                 if value.is_initializer() and not value.is_graph_input():
                     del graph.initializers[value.name or ""]
-            elif node in dead or opaque.effect_of(node):
                 continue
-            elif len(node.outputs) == 1 or not any(map(is_used, node.outputs)):
-                dead[node] = None
-                if node.attributes.data:
-                    work += _let_go(node)
-                for used in filter(None, node.inputs):
+            outputs = node.outputs
+            if node in dead or opaque.effect_of(node) or (len(outputs) > 1 and any(map(is_used, outputs))):
+                continue
+            dead[node] = None
+            for used in node.inputs:
+                if used is not None:
                     freed[used] = freed.get(used, 0) + 1
                     work.append(used)
+            if node.attributes.data:
+                work += _let_go(node)
         for node in dead:
             for place, source in enumerate(node.inputs):
                 if source is not None and source.producer() not in dead:  # what is removed may use each other

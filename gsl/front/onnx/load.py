@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -44,18 +44,6 @@ _PLAIN: Final = frozenset((
 
 _NAME: Final = attrgetter("name")
 _PARTS: Final = attrgetter("inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
-
-
-class _Facts(dict[Any, int]):
-    """The numbers of facts about values, found when they are asked for; 0 for an operand that is left out."""
-
-    def __init__(self, find: Callable[[ir.Value], int]) -> None:
-        super().__init__({None: 0})
-        self._find = find
-
-    def __missing__(self, value: ir.Value) -> int:
-        found = self[value] = self._find(value)
-        return found
 
 
 class OnnxLeaf(NativeLeaf):
@@ -122,7 +110,7 @@ class OnnxLoader(Loader):
         self._forms: dict[Any, tuple[Rows, int, bool]] = {}
         """The rows by which calls were loaded, the facts about their results (0: each has its own), and true if the
         call is one node of its inputs, by the facts on which their readings depend."""
-        self._facts = _Facts(self._fact)
+        self._facts: dict[ir.Value | None, int] = {None: -1}
         """The number of the facts about each value on which the reading of a call that uses it depends."""
         self._names: list[str | None] = []
         """The names of all values, in order."""
@@ -269,7 +257,7 @@ class OnnxLoader(Loader):
                 known = types.get((id(type.dtype), shape.dims))
             key: Any = op, domain, overload, id(self._native_type(native) if known is None else known)
             if len(inputs) == 1 and not attributes:
-                key = key, facts[inputs[0]]
+                key = key, facts.get(inputs[0]) or self._fact(inputs[0])
             else:
                 key = self._key(key, inputs, attributes)
             form = forms.get(key)
@@ -301,7 +289,7 @@ class OnnxLoader(Loader):
     def _key(self, call: Any, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr]) -> tuple[Any, ...] | None:
         """The facts on which the reading of a call depends unless it looks around: its operator and type, its
         operands, its attributes; ``None`` for attributes that are too much."""
-        parts: list[Any] = [call, *[self._facts[value] for value in inputs]]
+        parts: list[Any] = [call, *[self._facts.get(value) or self._fact(value) for value in inputs]]
         if len(inputs) > 1 and len(set(inputs)) < len(inputs):
             parts.append(tuple([inputs.index(value) for value in inputs]))
         for name, attr in attributes.items():
@@ -322,7 +310,9 @@ class OnnxLoader(Loader):
             fact = (id(type), self.constant(value).tobytes()) if few else (id(type), False)
         elif not _may_be_shape(type):
             fact = id(type), None if producer is None else (producer.op_type, producer.domain)
-        return self._numbers.setdefault(value if fact is None else fact, len(self._numbers) + 1)
+        number = self._numbers.setdefault(value if fact is None else fact, len(self._numbers) + 1)
+        self._facts[value] = number
+        return number
 
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views

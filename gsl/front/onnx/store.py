@@ -134,17 +134,18 @@ class OnnxStorer(_Target, Storer):
 
     def _find_places(self) -> None:
         """Find the new calls that stand for values of the old model which nothing in the view stands for any more."""
-        replaced: dict[Node, Node] = {}
-        for node in self.graph.nodes:
-            if node.redirects is not None:
-                replaced.update((new, old) for old, new in node.redirects.items() if new.native is None)
+        replaced = {new: old for node in self.graph.nodes if node.redirects
+                    for old, new in node.redirects.items() if new.native is None}  # fmt: skip
         for new, value in zip(self.graph.outputs, self.old.graph.outputs):
             if new.native is None:
                 replaced.update((new, old) for old in origins(new) if old.native.reading.native is value)
         alive, taken = set(self.graph.nodes) if replaced else set(), set[ir.Value]()
         for new, old in replaced.items():
-            native = old.native.reading.native if isinstance(old.native, Handle) and old.native.is_root else None
-            if old in alive or not isinstance(native, ir.Value) or native in taken or not _can_be_another(new):
+            own = old.native
+            if old in alive or not isinstance(own, Handle) or not own.is_root:
+                continue
+            native = own.reading.native
+            if not isinstance(native, ir.Value) or native in taken or not _can_be_another(new):
                 continue
             root = native.producer()
             if root is not None and len(root.outputs) == 1 and root.graph is self.old.graph:
@@ -169,9 +170,10 @@ class OnnxStorer(_Target, Storer):
         )
 
     def value(self, node: Node) -> Any:
-        if node not in self.values and (old := self._same.get(node)) is not None:
-            self.values[node] = self._known(node, self._all_own(node, old))
-        return super().value(node)
+        found = self.values.get(node)
+        if found is None and (old := self._same.get(node)) is not None:
+            found = self.values[node] = self._known(node, self._all_own(node, old))
+        return super().value(node) if found is None else found
 
     def _all_own(self, node: Node, native: Any) -> Any:
         """What is written for a native value, or for all of those that a native node computes."""
@@ -251,34 +253,40 @@ class OnnxStorer(_Target, Storer):
         value, old = self._written(node), self._places.get(node)
         if old is not None:
             value = self._take_place(old, value)
-        self._place(self._root(node) if old is None else old.producer())
+        if self._made:
+            self._place(self._root(node) if old is None else old.producer())
         return self._known(node, value)
 
     def _take_place(self, old: ir.Value, value: ir.Value) -> ir.Value:
         """Let a value that was written stand in the place of one of the old model: what is used there."""
+        if self.changes.is_copy(old, value):
+            return value
         if not self._made or value not in self._made[-1].outputs:  # it is computed elsewhere, too
             if not old.is_graph_output():
                 self.changes.instead[old] = value
                 return value
             self.node("Identity", [value], ())
-        new, root, own = self._made.pop(), old.producer(), self.changes.copy(old)
-        assert root is not None
-        new.outputs = (own,)
-        self.note(own, self.type_of(value) or self.type_of(old))
-        self.changes.rewritten[root] = new
+        return self._rewrite(old, self._made.pop(), self.type_of(value))
+
+    def _rewrite(self, old: ir.Value, new: NewNode, type: Type | None) -> ir.Value:
+        """Let a value of the old model be computed by a new node, whose type is that of the old one if none is known."""
+        own = self.changes.rewrite(old, new)
+        self.note(own, type or self.type_of(old))
         return own
 
     def _written(self, node: Node) -> Any:
-        if node.op == GETITEM:
-            return self._item(node)
         op: Any = node.op
         try:
-            if isinstance(node.op, Subgraph):
-                return self._group(node, node.op)
+            if op.__class__ is OnnxOp:
+                return self._native(node, op)
+            if isinstance(op, Subgraph):
+                return self._group(node, op)
             if isinstance(op, OperatorName):
                 op = opaque.target_named(op)
             if not isinstance(op, str):
                 return self._native(node, op)
+            if op == GETITEM:
+                return self._item(node)
             layer = node.operands[0] if node.operands and node.operands[0] in self._layers else None
             if layer is not None:
                 operands = [self._operand(operand) for operand in (*layer.operands, node.operands[1])]
@@ -313,6 +321,9 @@ class OnnxStorer(_Target, Storer):
 
     def _call(self, node: Node, op: OnnxOp, inputs: Sequence[Any], attributes: Sequence[ir.Attr]) -> Any:
         """A call with a value for each field of the type, or of those that are used."""
+        old = self._places.get(node)
+        if old is not None:
+            return self._rewrite(old, NewNode(op.domain, op.name, inputs, attributes), node.type)
         types = node.type.fields if isinstance(node.type, TupleType) else (node.type,)
         fields = [user.attrs["index"] for user in node.users if user.op == GETITEM]
         count = max([len(types), *(index + 1 for index in fields)])
@@ -331,9 +342,7 @@ class OnnxStorer(_Target, Storer):
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
     ) -> Sequence[ir.Value]:
         """The outputs of a new node."""
-        if any(value is not None and not isinstance(value, ir.Value) for value in inputs):
-            raise ValueError(f"an operand of {op} is a tuple, and nodes of ONNX take values one by one")
-        made = NewNode(domain, op, inputs, attributes, outputs)
+        made = NewNode(domain, op, inputs, attributes, [ir.Value() for _ in range(outputs)])
         self._made.append(made)
         return made.outputs
 
@@ -446,10 +455,9 @@ class OnnxDraft(_Target):
 
 def _can_be_another(node: Node) -> bool:
     """True for a new call with one value."""
-    return (
-        node.op not in LEAVES and node.op not in (TUPLE, GETITEM) and not isinstance(node.type, TupleType)
-        and all(user.op != GETITEM for user in node.users)
-    )  # fmt: skip
+    if isinstance(node.type, TupleType) or (isinstance(node.op, str) and node.op in (*LEAVES, TUPLE, GETITEM)):
+        return False
+    return GETITEM not in [user.op for user in node.users]
 
 
 __all__ = ["OnnxDraft", "OnnxStorer"]
