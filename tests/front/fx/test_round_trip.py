@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -47,6 +48,15 @@ def check_module(torchs: GraphModule, module: GraphModule) -> None:
     if hasattr(torchs, "_guards_fn"):
         checks, theirs = module._guards_fn.forward.__code__, torchs._guards_fn.forward.__code__
         assert (checks.co_code, checks.co_consts) == (theirs.co_code, theirs.co_consts)
+    assert module.state_dict().keys() == torchs.state_dict().keys()
+    for ours, node in zip(module.graph.nodes, torchs.graph.nodes):
+        assert ours.meta.keys() == node.meta.keys()
+        assert origins(ours) == origins(node)
+
+
+def origins(node: torch.fx.Node) -> str:
+    """What torch tells of where a node came from, without the numbers of graphs."""
+    return re.sub(r"graph_id=\d+", "", str(node.meta.get("from_node")))
 
 
 def ops(view: Graph) -> list[str]:
