@@ -88,7 +88,7 @@ class UnknownAttributeError(PatternError, AttributeError):
 
 
 class PicklingError(GSLError, pickle.PicklingError):
-    """A rule holds a function that can't be pickled."""
+    """A rule holds a function that can't be pickled, or a workload what torch does not save."""
 
 
 class EvaluationError(GSLError):

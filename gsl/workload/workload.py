@@ -6,6 +6,7 @@ import html
 import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -191,6 +192,10 @@ class Workload:
 
         given = {} if attrs is None else {"attrs": attrs}
         return cls(NodesProgram(outputs, Access(operands, op=op, rebuild=rebuild, run=run, **given)), name=name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The view is loaded anew, and so is what runs.
+        return partial(Workload, name=self._name), (self._program,), (None, {"_trace": self._trace})
 
     @property
     def name(self) -> str:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
+import io
+import pickle
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +19,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, PicklingError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx import spellings
 from gsl.front.fx.builder import InPlace, NewGraph, give_code
@@ -38,6 +41,7 @@ from gsl.front.tree import NOT_COVERED
 from gsl.graph import Graph, Node, Type
 from gsl.graph.node import Writable
 from gsl.pause import paused_collector
+from gsl.spec import DeclaredSpec
 
 FxOwn = TypeVar("FxOwn", bound="FxProgram")
 
@@ -56,6 +60,11 @@ class FxProgram(Extended, ABC):
     _values: Values
     _devices: Devices
     _examples: Sequence[Any] | None
+
+    @property
+    @abstractmethod
+    def native(self) -> Any:
+        """The graph as it was handed in, or its like, after a rewrite."""
 
     @abstractmethod
     def _inputs(self) -> Sequence[fx.Node]:
@@ -121,6 +130,35 @@ class FxProgram(Extended, ABC):
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on tensors."""
         return evaluate(self._root, node, operands, self._devices)
+
+    def __copy__(self: FxOwn) -> FxOwn:
+        new = object.__new__(type(self))
+        vars(new).update(vars(self))
+        return new
+
+    def __deepcopy__(self: FxOwn, memo: dict[int, Any]) -> FxOwn:
+        """A program of its own, with weights of its own."""
+        native, examples = copy.deepcopy((self.native, self._examples), memo)
+        for old, new in zip(self._root.graph.nodes, native.graph.nodes):
+            if new.name != old.name:  # torch renames what is called as a function of Python is
+                new.name = old.name
+        return type(self)(native, examples).with_operators(self.operators)  # type: ignore[call-arg]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            saved = self._saved()
+        except Exception as error:
+            raise PicklingError(f"torch can't save the {type(self.native).__name__}: {error}") from error
+        return _restored, (type(self), saved, self._examples, dict(self.operators))
+
+    @abstractmethod
+    def _saved(self) -> bytes:
+        """The native graph as torch saves it."""
+
+    @staticmethod
+    @abstractmethod
+    def _loaded(saved: bytes) -> Any:
+        """The native graph that was saved."""
 
 
 class GraphModuleProgram(FxProgram):
@@ -224,6 +262,18 @@ class GraphModuleProgram(FxProgram):
     def _check_updated(self) -> None:
         """Raise FrontEndError if the module is not one of its kind any more."""
 
+    def _saved(self) -> bytes:
+        if self._examples is None and any(self._values.value(node) is not UNKNOWN for node in self._placeholders):
+            raise PicklingError(
+                "the metadata that has its types would be left out; make the workload with example inputs: "
+                "Workload.from_fx(module, (x,))"
+            )
+        return pickle.dumps(self.module)
+
+    @staticmethod
+    def _loaded(saved: bytes) -> Any:
+        return pickle.loads(saved)
+
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The module as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
         call = compiled(self.module, backend, options)
@@ -303,6 +353,15 @@ class ExportProgram(FxProgram, Unchangeable):
         changed = _changed_inside(self, change)
         return _with_inside(self.store(self.load()), changed) if changed else self
 
+    def _saved(self) -> bytes:
+        file = io.BytesIO()
+        torch.export.save(self.native, file)
+        return file.getvalue()
+
+    @staticmethod
+    def _loaded(saved: bytes) -> Any:
+        return torch.export.load(io.BytesIO(saved))
+
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
         return structured(compiled(self.module, backend, options), self._exported.call_spec.in_spec)
@@ -337,6 +396,13 @@ class RegionProgram(GraphModuleProgram):
         """A program in which each graph within a call is what ``change`` makes of it, told its path and its program."""
         changed = _changed_inside(self, change)
         return _with_inside(self._stored(self.load()), changed) if changed else self
+
+
+def _restored(
+    kind: type[FxOwn], saved: bytes, examples: Sequence[Any] | None, operators: Mapping[str, DeclaredSpec]
+) -> FxOwn:
+    """The program that was pickled."""
+    return kind(kind._loaded(saved), examples).with_operators(operators)  # type: ignore[call-arg]
 
 
 def _changed_inside(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -16,11 +18,12 @@ from torch.fx import Graph as NativeGraph
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from gsl import front
-from gsl.errors import FrontEndError
+from gsl import Workload, front
+from gsl.errors import FrontEndError, PicklingError
 from gsl.front import fx
 from gsl.front.base import Program
 from gsl.graph import INPUT, PARAM, Effect, Graph, TensorType, TupleType, op_name
+from gsl.rules import RULES
 
 F = nn.functional
 IMAGE = torch.randn(2, 3, 8, 8)
@@ -440,3 +443,58 @@ def test_build_with_a_back_end() -> None:
     value = torch.randn(2, 6, 8)
     torch._dynamo.reset()
     torch.testing.assert_close(program.build(backend="eager")(value), program.build()(value))
+
+
+# ---------------------------------------------------------------- copies and pickles of workloads
+
+
+def workloads() -> dict[str, Workload]:
+    """An exported and a traced net, as they are and rewritten; its input is called ``input``, as a function is."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    made = {
+        "exported": Workload.from_torch(net, (IMAGE,), dynamic_shapes=({0: Dim("batch")},)),
+        "traced": Workload.from_fx(symbolic_trace(net), (IMAGE,), name="net"),
+    }
+    rule = RULES["conv-batch-norm"]
+    return {**made, **{f"rewritten {name}": rule(workload) for name, workload in made.items()}}
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+@pytest.mark.parametrize("kind", ["exported", "traced", "rewritten exported", "rewritten traced"])
+def test_a_copy_is_a_workload_of_its_own(kind: str, way: str) -> None:
+    workload = workloads()[kind]
+    new: Workload = copy.deepcopy(workload) if way == "deepcopy" else pickle.loads(pickle.dumps(workload))
+    assert new.name == workload.name
+    if (kind, way) != ("rewritten traced", "pickle"):  # torch names the calls anew
+        assert str(new.graph) == str(workload.graph)
+    assert new.op_counts() == workload.op_counts()
+    assert torch.equal((new.example_inputs or ())[0], IMAGE)
+    expected = workload(IMAGE)
+    assert torch.equal(new(IMAGE), expected)
+    for weight in new.params.values():
+        weight.data.zero_()
+    assert torch.equal(workload(IMAGE), expected)
+    assert not torch.equal(new(IMAGE), expected)
+    if "rewritten" in kind:
+        assert str(new.trace) == str(workload.trace)
+    else:
+        assert len(RULES["conv-batch-norm"](new).trace.firings) == 1
+
+
+def test_a_shallow_copy_shares_the_weights() -> None:
+    workload = workloads()["exported"]
+    assert all(x is y for x, y in zip(copy.copy(workload).params.values(), workload.params.values()))
+
+
+def test_what_torch_does_not_pickle() -> None:
+    class Annotated(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:  # whose annotations are texts in this file
+            return x.relu()
+
+    with pytest.raises(PicklingError, match="torch can't save the Annotated"):
+        pickle.dumps(Workload.from_fx(symbolic_trace(Annotated())))
+    module = make_fx(nn.ReLU())(IMAGE)
+    with pytest.raises(PicklingError, match="make the workload with example inputs"):
+        pickle.dumps(Workload.from_fx(module))
+    assert pickle.loads(pickle.dumps(Workload.from_fx(module, (IMAGE,)))).op_counts() == {"nn.relu": 1}
+    assert copy.deepcopy(Workload.from_fx(module)).op_counts() == {"nn.relu": 1}
