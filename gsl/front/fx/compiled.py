@@ -19,10 +19,10 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.effects import pass_results
 from gsl.front.fx.handle import RULE, FxLeaf, ModuleLeaves, memory, native_of
 from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader
+from gsl.front.fx.mutations import pass_results
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.values import Values
 from gsl.front.fx.write import INHERITED

@@ -1,143 +1,348 @@
-"""Native calls that change tensors in place: those that the rest of the graph can notice, and those that it can't.
-
-``nn.ReLU(inplace=True)`` on the fresh result of a convolution that no other call reads afterwards computes a value like
-any other call: it is read canonically. Everything else that is changed in place stays opaque, together with whatever
-produces or shares the changed memory.
-"""
+"""Effects of native calls besides computing a value, and the memory that they share."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+import operator
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
+import torch
 from torch import fx
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch.ao.quantization.stubs import DeQuantStub, QuantStub
+from torch.fx.node import _side_effectful_functions
 
-from gsl.front.fx.handle import FxLeaves, memory
-from gsl.front.fx.reader import CALLS, FxReader
+from gsl.front.fx import spellings
+from gsl.front.fx.custom import FUNCTIONALIZED
+from gsl.front.fx.handle import nodes_in
+from gsl.front.fx.reader import CALLS, LOOKING_AROUND, PLACING, FxReader
+from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
+from gsl.front.fx.spellings import effects
+from gsl.front.fx.values import Values
+from gsl.front.tree import Canon
+from gsl.graph import Effect
+from gsl.spec import TABLE, Trait
+from gsl.spec.meaning import has_symbols
 
-_VIEWS: Final = ("cast", "copy", "expand_dims", "nn.dropout", "reshape", "squeeze", "strided_slice", "transpose")
-"""Operators that may return a view of their operand in which no two elements share a place, as those of a broadcast."""
+_SHARED: Final[dict[int, dict[Any, FxCallSignature]]] = {}
+"""The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
+of them may be made known at any time."""
+
+_MOST_SHARED: Final = 8192
+
+_MAY_RETURN_AN_OPERAND: Final = frozenset(
+    ("broadcast_to", "cast", "getitem", "nn.dropout", "split", "strided_slice", "take", "tuple")
+)
+"""Canonical operators that torch may carry out without copying, besides those that only move elements."""
+
+_PURE_PACKAGES: Final = ("torch", "_operator", "operator", "math", "builtins", "einops")
+_IMPURE_BUILTINS: Final = frozenset((print, setattr, delattr, input, exec, eval, open, next))
 
 
-@dataclass(slots=True)
-class Mutations:
-    """The effects of the in-place calls of a graph."""
+class EffectReader(FxReader):
+    """The readings of the calls of one native graph, and their effects; alike calls have one form that tells both."""
 
-    hidden: dict[fx.Node, tuple[fx.Node, ...]] = field(default_factory=dict)
-    """In-place calls that have the same effect as functional ones, each with the operand that it overwrites, and what
-    that is a view of, in turn."""
-    visible: set[fx.Node] = field(default_factory=set)
-    """All other in-place calls."""
-    exposed: set[fx.Node] = field(default_factory=set)
-    """The nodes whose memory a visible in-place call may change."""
-    memory: set[Hashable] = field(default_factory=set)
-    """The memory of the weights that may be changed, as ``leaves.memory`` tells it."""
+    def __init__(self, root: torch.nn.Module, values: Values) -> None:
+        super().__init__(root, values)
+        self.forms: dict[fx.Node, FxCallSignature | None] = {}
+        """The forms of calls that were found so far."""
+        self.operands: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        """The native operands of the calls that have one."""
+        self._by_key: dict[Any, FxCallSignature] = {}
+        """The forms that hold for this graph only."""
+        self._shared = _shared_forms()
 
+    def survey(self, nodes: Sequence[fx.Node]) -> bool:
+        """Find the forms of all calls among the nodes of a graph. False if none of them changes anything in place."""
+        changes = False
+        self.values.types.find_all(nodes)
+        for node in nodes:
+            if node.op in CALLS:
+                form = self.forms[node] = self._find_form(node)
+                if form is None or form.mutated or form.unknown:
+                    changes = True
+        return changes
 
-def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: FxReader, leaves: FxLeaves) -> Mutations:
-    """The in-place calls of a native graph, of which these are the nodes, sorted out."""
-    result = Mutations()
-    if not reader.survey(nodes):
-        return result
-    order: dict[fx.Node, int] = {}
-    changed: list[fx.Node] = []
-    given: list[fx.Node] = []
-    for index, node in enumerate(nodes):
-        order[node] = index
+    def form(self, node: fx.Node) -> FxCallSignature | None:
+        """The form of a call; ``None`` for one that is looked at by itself."""
+        try:
+            return self.forms[node]
+        except KeyError:
+            found = self.forms[node] = self._find_form(node)
+            return found
+
+    def _find_form(self, node: fx.Node) -> FxCallSignature | None:
+        target = node.target
+        looks_around = (id(target) if target.__class__ is OpOverload else target) in LOOKING_AROUND
+        if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
+            return None
+        try:
+            own, self.operands[node] = key_of_call(node, self.values)
+        except NoKeyError:
+            return None
+        if looks_around and self.adds_bias(node):
+            own = (*own, "bias")
+        elif looks_around and self.detaches_literal(node):
+            own = (*own, "literal")
+        return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
+
+    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> FxCallSignature:
+        target = node.target
+        types = tuple([self.values.type(each) for each in (node, *node.all_input_nodes)])
+        # Operators are the same in all graphs, whereas functions may do something else at any time.
+        is_shared = isinstance(target, OpOverload) and not has_symbols(types)
+        canon = self.read(node)
+        form = FxCallSignature(
+            op=None if canon is None else canon.op,
+            mutated=effects.mutated(target, node.args, node.kwargs),
+            unknown=_is_foreign(node),
+            effect=self._call_effect(node),
+            role=_role(target, canon),
+            stays=canon is not None and target not in PLACING,
+            by_strides=effects.is_by_strides(node),
+            is_shared=is_shared,
+            named=(target, *types),
+        )
+        known = self._shared if is_shared else self._by_key
+        if is_shared and len(known) >= _MOST_SHARED:
+            known.clear()
+        known[own] = form
+        return form
+
+    def read_op(self, node: fx.Node) -> str | None:
+        form = self.form(node)
+        return super().read_op(node) if form is None else form.op
+
+    def mutated(self, node: fx.Node) -> tuple[fx.Node, ...]:
+        """The native operands that a call changes in place."""
+        if node.op == "call_module":
+            inplace = any(getattr(part, "inplace", False) is True for part in self.module(node).modules())
+            return tuple(node.all_input_nodes[:1]) if inplace and not self._keeps_values(node) else ()
         if node.op not in CALLS:
-            continue
-        form = reader.form(node)
-        if form is not None and not form.mutated and not form.unknown:
-            continue
-        result.memory.update(map(memory, reader.mutated_weights(node)))
-        if reader.is_unknown(node):
-            given.extend(node.all_input_nodes)
-        operands = reader.mutated(node)
-        if not operands:
-            continue
-        hidden = _overwritten(node, operands[0], order, reader, result) if len(operands) == 1 else ()
-        if hidden:
-            result.hidden[node] = hidden
+            return ()
+        form = self.form(node)
+        positions = effects.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
+        if not positions or self._keeps_values(node):
+            return ()
+        values = (*node.args, *node.kwargs.values())
+        return tuple(nodes_in([values[position] for position in positions]))
+
+    def mutated_weights(self, node: fx.Node) -> Iterator[torch.Tensor]:
+        """The tensors of a called module that the call may change."""
+        if node.op == "call_module":
+            module = self.module(node)
+            if self.is_unknown(node):
+                yield from module.parameters()
+                yield from module.buffers()
+            yield from effects.mutated_weights(module)
+
+    def is_unknown(self, node: fx.Node) -> bool:
+        """True for a call of foreign code, which may change everything that it can reach."""
+        if node.op == "call_module":
+            return self.read(node) is None and not all(map(_is_understood, self.module(node).modules()))
+        form = self.form(node)
+        return _is_foreign(node) if form is None else form.unknown
+
+    def _keeps_values(self, node: fx.Node) -> bool:
+        """True for a call that has nothing to do in place: a dropout that is switched off, a literal that is
+        detached."""
+        return self.read_op(node) == "nn.dropout" or self.detaches_literal(node)
+
+    @staticmethod
+    def is_assertion(node: fx.Node) -> bool:
+        """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them.
+
+        It has no view node: it stays where it is as long as its operands exist, and hinders no rewrite.
+        """
+        return node.target in _ASSERTIONS and not node.users
+
+    def effect(self, node: fx.Node) -> Effect | None:
+        """The effect of a call besides computing its value and changing its operands."""
+        if node.op == "call_module":
+            return self._module_effect(node)
+        form = self.form(node)
+        return self._call_effect(node) if form is None else form.effect
+
+    def _call_effect(self, node: fx.Node) -> Effect | None:
+        if str(node.target) != "wrap_with_set_grad_enabled":
+            return _effect(node)
+        # The call of a graph with gradients on or off has the effects of its calls.
+        body = getattr(self.root, str(getattr(node.args[1], "target", None)), None)
+        return None if isinstance(body, fx.GraphModule) and _is_understood(body) else Effect.OTHER
+
+    def _module_effect(self, node: fx.Node) -> Effect | None:
+        module = self.module(node)
+        if self.is_unknown(node):
+            return Effect.OTHER
+        is_random, mutates = effects.is_random_module(module), effects.mutates_module(module)
+        if is_random:
+            return Effect.OTHER if mutates else Effect.RANDOM
+        if self.read(node) is not None:
+            return None
+        if mutates:
+            return Effect.MUTATES
+        return Effect.OTHER if node.is_impure() else None
+
+    def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
+        """The native operands with which a call's result may share memory."""
+        if node.op not in CALLS or self.is_fresh(node):
+            return ()
+        if (mutated := self.mutated(node)) and self.read_op(node) is not None:
+            return mutated
+        if isinstance(node.target, OpOverload) and not effects.is_view(node.target):
+            return ()
+        found = tuple(node.all_input_nodes)
+        canon = self.read(node) if len(found) > 1 else None
+        # What only gives a shape or a type, as in ``expand_as``, is no operand of the reading.
+        return found if canon is None else tuple([each for each in found if each in _sources(canon)])
+
+    def is_fresh(self, node: fx.Node) -> bool:
+        """True if a call is certain to return new memory."""
+        if node.op not in CALLS or self.mutated(node):
+            return False
+        if node.target in FUNCTIONALIZED:
+            return True
+        op = self.read_op(node)
+        if op is None:
+            return _is_new_field(node) or (isinstance(node.target, OpOverload) and not effects.is_view(node.target))
+        if op in _MAY_RETURN_AN_OPERAND or op not in TABLE:
+            return False
+        if op == "copy" and node.op == "call_module":
+            return False
+        if op == "einsum":
+            return len(node.all_input_nodes) > 1  # of one tensor it may be a view
+        spec = TABLE[op]
+        if Trait.LAYOUT in spec.traits or spec.fields:
+            return False
+        return node.op == "call_module" or not effects.is_view(node.target)
+
+
+def _shared_forms() -> dict[Any, FxCallSignature]:
+    """The forms that hold for all graphs."""
+    count = len(_side_effectful_functions)
+    if count not in _SHARED:
+        _SHARED.clear()
+    return _SHARED.setdefault(count, {})
+
+
+_NOT_ALONE: Final = frozenset(
+    (
+        operator.getitem, torch.ops.higher_order.invoke_subgraph, torch.ops.aten.mm.default,
+        torch.ops.aten.addmm.default, torch.ops.aten.detach_.default, torch.amp.autocast_mode._enter_autocast,
+        torch.amp.autocast_mode._exit_autocast,
+    )
+)  # fmt: skip
+"""The roles of calls that are read together with others, or have no reading: see
+:class:`gsl.front.fx.signatures.Role`."""
+
+
+def _role(target: Any, canon: Canon | None) -> Role:
+    """The role of a call among others; ``canon`` is its reading."""
+    if target in _ASSERTIONS:
+        return Role.CHECK
+    if target in _NOT_ALONE or spellings.has_fields(target):
+        return Role.OTHER
+    return Role.FACTOR if canon is not None and canon.op == "transpose" else Role.ALONE
+
+
+def _sources(canon: Canon) -> Iterator[Any]:
+    """The native values that a reading uses."""
+    for operand in canon.operands:
+        if isinstance(operand, Canon):
+            yield from _sources(operand)
+        elif isinstance(operand, (tuple, list)):
+            yield from operand
         else:
-            result.visible.add(node)
-            changed.extend(operands)
-    if changed or given or result.memory:
-        roots = _roots(graph, reader, leaves)
-        touched = result.memory | _union(roots[node] for node in changed)
-        # What an unknown call does to its operands is the business of its effect, but weights are read elsewhere too.
-        touched |= {root for node in given for root in roots[node] if not isinstance(root, fx.Node)}
-        result.exposed = {n for n, own in roots.items() if n.op != "output" and not own.isdisjoint(touched)}
-        result.memory = touched
-        # Memory that turns out to be shared with something visible is not private any more.
-        for node in [node for node in result.hidden if node in result.exposed]:
-            del result.hidden[node]
-            result.visible.add(node)
-    return result
+            yield operand
 
 
-def pass_results(nodes: Sequence[fx.Node], reader: FxReader) -> None:
-    """Let the calls behind a call in place take its result, which is the operand that it has changed.
-
-    Graphs of dynamo go on with the operand: ``scores.relu_(); return scores``. The native calls are changed.
-    """
-    order = {node: place for place, node in enumerate(nodes)}
-    for node in nodes:
-        operands = reader.mutated(node) if node.op in CALLS else ()
-        if len(operands) == 1 and reader.read_op(node) is not None:
-            for user in [user for user in operands[0].users if order[user] > order[node]]:
-                user.replace_input_with(operands[0], node)
-
-
-def _overwritten(
-    node: fx.Node, operand: fx.Node, order: dict[fx.Node, int], reader: FxReader, known: Mutations
-) -> tuple[fx.Node, ...]:
-    """The operand that an in-place call overwrites, and what that is a view of, up to the call that made the memory.
-
-    Nothing where a later call reads that memory, or the call is not understood otherwise.
-    """
-    if reader.read_op(node) is None:
-        return ()
-    found: list[fx.Node] = []
-    user = node
-    while operand in order and operand not in known.visible and _is_read_before(operand, user, order, reader, known):
-        found.append(operand)
-        if operand in known.hidden or reader.is_fresh(operand):
-            return tuple(found)
-        sources = reader.aliases(operand)
-        if len(sources) != 1 or reader.read_op(operand) not in _VIEWS or node in sources[0].users:
-            break
-        user, operand = operand, sources[0]
-    return ()
+def _is_new_field(node: fx.Node) -> bool:
+    """True for the only ``getitem`` of its field of a call that returns several new tensors."""
+    call = node.args[0] if node.target is operator.getitem else None
+    if not isinstance(call, fx.Node):
+        return False
+    if call.target not in FUNCTIONALIZED:
+        if not isinstance(call.target, OpOverload) or effects.is_view(call.target):
+            return False
+        if len(call.target._schema.returns) < 2:
+            return False
+    others = [user for user in call.users if user is not node]
+    return all(user.target is operator.getitem and user.args[1] != node.args[1] for user in others)
 
 
-def _is_read_before(
-    operand: fx.Node, node: fx.Node, order: dict[fx.Node, int], reader: FxReader, known: Mutations
-) -> bool:
-    """True if all other users of an operand come before the call, and none keeps its memory alive."""
-    # A user that is not yet in the order comes later; one that returns a view keeps the memory alive.
-    return all(
-        user is node
-        or (user in order and user not in known.visible and _is_apart(operand, user, reader, known))
-        for user in operand.users
+_ASSERTIONS: Final = frozenset(
+    overload
+    for name in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
+    for overload in [getattr(getattr(torch.ops.aten, name, None), "default", None)]
+    if overload is not None
+)
+
+
+_SIDE_EFFECTS: Final = frozenset(_side_effectful_functions) | _IMPURE_BUILTINS
+
+
+def _is_check(target: Any) -> bool:
+    """True for an overload that returns nothing: it is called for its effect."""
+    return isinstance(target, OpOverload) and not target._schema.returns
+
+
+def _is_foreign(node: fx.Node) -> bool:
+    """True for the call of a function that is none of torch's or Python's own."""
+    return node.op == "call_function" and not isinstance(
+        node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
+    ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
+
+
+def exchanges(target: Any) -> bool:
+    """True for a function that exchanges data with other processes: torch's collectives and their waits, and operators
+    that take the name of a group of processes."""
+    if isinstance(target, OpOverloadPacket):
+        names = target.overloads()  # type: ignore[no-untyped-call]
+        return any(exchanges(getattr(target, name)) for name in names)
+    return isinstance(target, OpOverload) and (
+        target.namespace == "_c10d_functional" or any(a.name == "group_name" for a in target._schema.arguments)
     )
 
 
-def _is_apart(operand: fx.Node, user: fx.Node, reader: FxReader, known: Mutations) -> bool:
-    """True if the result of a user does not keep the memory of its operand alive."""
-    return user in known.hidden or operand not in reader.aliases(user)
+def _effect(node: fx.Node) -> Effect | None:
+    """The effect of a call of a function or method, besides computing its value and changing its operands."""
+    target = node.target
+    if exchanges(target):
+        return Effect.EXCHANGES
+    if effects.is_random(target, node.args, node.kwargs):
+        return Effect.RANDOM
+    if node.op == "call_method":
+        return None
+    if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
+        return Effect.OTHER
+    if isinstance(target, OpOverload | OpOverloadPacket):
+        return Effect.OTHER if _is_check(target) or node.is_impure(impure_random=False) else None
+    return Effect.OTHER if not _known_pure(target) or node.is_impure(impure_random=False) else None
 
 
-def _roots(graph: fx.Graph, reader: FxReader, leaves: FxLeaves) -> dict[fx.Node, frozenset[Hashable]]:
-    """The memory in which the value of each node may lie: nodes that make new memory, and that of weights."""
-    roots: dict[fx.Node, frozenset[Hashable]] = {}
-    for node in graph.nodes:
-        if node.op in ("placeholder", "get_attr"):
-            roots[node] = frozenset((leaves.memory(node),))
-        else:
-            roots[node] = frozenset((node,)) | _union(roots[operand] for operand in reader.aliases(node))
-    return roots
+def opens_region(node: fx.Node) -> int:
+    """1 for a call that enters a region of autocast, -1 for one that leaves it.
+
+    Within one, calls have other types than their operators say, so the view leaves them as they are.
+    """
+    if node.target is torch.amp.autocast_mode._enter_autocast:
+        return 1
+    return -1 if node.target is torch.amp.autocast_mode._exit_autocast else 0
 
 
-def _union(sets: Iterable[frozenset[Hashable]]) -> frozenset[Hashable]:
-    return frozenset().union(*sets)
+def _is_understood(module: torch.nn.Module) -> bool:
+    """True for a module of torch's own, and for a graph of calls without effects; others may do anything."""
+    if type(module) in (QuantStub, DeQuantStub):
+        # They mark places; what observers do there is done by hooks.
+        return spellings.is_plain(module)
+    if not isinstance(module, fx.GraphModule):
+        return type(module).__module__.startswith("torch.nn.modules.")
+    reader = EffectReader(module, Values())
+    calls = [node for node in module.graph.nodes if node.op in CALLS]
+    return not any(reader.mutated(node) or reader.effect(node) for node in calls)
+
+
+def _known_pure(target: Any) -> bool:
+    """True for functions of packages whose functions have no effects that torch does not tell."""
+    module = getattr(target, "__module__", None) or type(target).__module__
+    return module.partition(".")[0] in _PURE_PACKAGES

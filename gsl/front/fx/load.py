@@ -13,7 +13,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Source
 from gsl.front.core.load import Loader, Rows, recorded
 from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
-from gsl.front.fx.effects import Mutations, mutations
+from gsl.front.fx.effects import EffectReader, opens_region
 from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
 from gsl.front.fx.handle import (
     ExportedLeaves,
@@ -26,8 +26,9 @@ from gsl.front.fx.handle import (
     memory,
     nodes_in,
 )
+from gsl.front.fx.mutations import Mutations, mutations
 from gsl.front.fx.opaque import canonical, constructor_arguments, describe, operator_of, parameters
-from gsl.front.fx.reader import CALLS, FxReader, opens_region
+from gsl.front.fx.reader import CALLS
 from gsl.front.fx.signatures import Role
 from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, type_of_value
@@ -58,7 +59,7 @@ class FxLoader(Loader):
         self.leaves = leaves
         self.values = values
         self.infer = infer
-        self.reader = FxReader(root, values)
+        self.reader = EffectReader(root, values)
         self.fields: dict[fx.Node, Canon] = {}
         """The readings of fields of native calls that have no view node of their own, and of layers that use one."""
         self.groups: dict[Any, fx.GraphModule] = {}

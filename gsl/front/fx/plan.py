@@ -12,6 +12,7 @@ from torch import fx
 from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact, is_used_outside
 from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
+from gsl.front.fx.effects import EffectReader
 from gsl.front.fx.handle import FxLeaf, FxReading, nodes_in
 from gsl.front.fx.reader import MAKES_LITERAL, FxReader
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
@@ -262,7 +263,7 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) ->
             )  # fmt: skip
         elif not node.users:
             field_of = node.args[0] if node.target is operator.getitem else None
-            if FxReader.is_assertion(node) or field_of in result.kept:
+            if EffectReader.is_assertion(node) or field_of in result.kept:
                 hidden.add(node)
     hidden.difference_update(result.kept)
 

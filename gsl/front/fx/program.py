@@ -25,11 +25,11 @@ from gsl.front.fx import spellings
 from gsl.front.fx.builder import InPlace, NewGraph, give_code
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Admits, Devices
+from gsl.front.fx.effects import exchanges
 from gsl.front.fx.handle import ExportedLeaves, FxLeaves, ModuleLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
-from gsl.front.fx.reader import exchanges
 from gsl.front.fx.regions import alike, regions
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps

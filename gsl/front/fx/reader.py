@@ -1,43 +1,21 @@
-"""Reading of native calls through the table of spellings, and their effects besides computing a value."""
+"""Reading of native calls through the table of spellings."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
-from torch.ao.quantization.stubs import DeQuantStub, QuantStub
-from torch.fx.node import _side_effectful_functions
+from torch._ops import OpOverload
 
 from gsl.front.fx import spellings
-from gsl.front.fx.custom import FUNCTIONALIZED
-from gsl.front.fx.handle import nodes_in
-from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
-from gsl.front.fx.spellings import effects
 from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import Canon
-from gsl.graph import Effect, SymDim, TensorType
-from gsl.spec import TABLE, Trait
-from gsl.spec.meaning import has_symbols
+from gsl.graph import SymDim, TensorType
 
 CALLS: Final = ("call_function", "call_method", "call_module")
-
-_SHARED: Final[dict[int, dict[Any, FxCallSignature]]] = {}
-"""The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
-of them may be made known at any time."""
-
-_MOST_SHARED: Final = 8192
-
-_MAY_RETURN_AN_OPERAND: Final = frozenset(
-    ("broadcast_to", "cast", "getitem", "nn.dropout", "split", "strided_slice", "take", "tuple")
-)
-"""Canonical operators that torch may carry out without copying, besides those that only move elements."""
-
-_PURE_PACKAGES: Final = ("torch", "_operator", "operator", "math", "builtins", "einops")
-_IMPURE_BUILTINS: Final = frozenset((print, setattr, delattr, input, exec, eval, open, next))
 
 
 class FxReader:
@@ -46,75 +24,11 @@ class FxReader:
     def __init__(self, root: torch.nn.Module, values: Values) -> None:
         self.root = root
         self.values = values
-        self.forms: dict[fx.Node, FxCallSignature | None] = {}
-        """The forms of calls that were found so far."""
-        self.operands: dict[fx.Node, tuple[fx.Node, ...]] = {}
-        """The native operands of the calls that have one."""
         self._read: dict[fx.Node, Canon | None] = {}
-        self._by_key: dict[Any, FxCallSignature] = {}
-        """The forms that hold for this graph only."""
-        self._shared = _shared_forms()
 
     def module(self, node: fx.Node) -> torch.nn.Module:
         """The module that a ``call_module`` calls."""
         return self.root.get_submodule(str(node.target))
-
-    def survey(self, nodes: Sequence[fx.Node]) -> bool:
-        """Find the forms of all calls among the nodes of a graph. False if none of them changes anything in place."""
-        changes = False
-        self.values.types.find_all(nodes)
-        for node in nodes:
-            if node.op in CALLS:
-                form = self.forms[node] = self._find_form(node)
-                if form is None or form.mutated or form.unknown:
-                    changes = True
-        return changes
-
-    def form(self, node: fx.Node) -> FxCallSignature | None:
-        """The form of a call; ``None`` for one that is looked at by itself."""
-        try:
-            return self.forms[node]
-        except KeyError:
-            found = self.forms[node] = self._find_form(node)
-            return found
-
-    def _find_form(self, node: fx.Node) -> FxCallSignature | None:
-        target = node.target
-        looks_around = (id(target) if target.__class__ is OpOverload else target) in _LOOKING_AROUND
-        if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
-            return None
-        try:
-            own, self.operands[node] = key_of_call(node, self.values)
-        except NoKeyError:
-            return None
-        if looks_around and self._adds_bias(node):
-            own = (*own, "bias")
-        elif looks_around and self._detaches_literal(node):
-            own = (*own, "literal")
-        return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
-
-    def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> FxCallSignature:
-        target = node.target
-        types = tuple([self.values.type(each) for each in (node, *node.all_input_nodes)])
-        # Operators are the same in all graphs, whereas functions may do something else at any time.
-        is_shared = isinstance(target, OpOverload) and not has_symbols(types)
-        canon = self.read(node)
-        form = FxCallSignature(
-            op=None if canon is None else canon.op,
-            mutated=effects.mutated(target, node.args, node.kwargs),
-            unknown=_is_foreign(node),
-            effect=self._call_effect(node),
-            role=_role(target, canon),
-            stays=canon is not None and target not in _PLACING,
-            by_strides=effects.is_by_strides(node),
-            is_shared=is_shared,
-            named=(target, *types),
-        )
-        known = self._shared if is_shared else self._by_key
-        if is_shared and len(known) >= _MOST_SHARED:
-            known.clear()
-        known[own] = form
-        return form
 
     def read(self, node: fx.Node) -> Canon | None:
         """The canonical reading of a call, or ``None``."""
@@ -124,7 +38,7 @@ class FxReader:
 
     def is_elsewhere(self, node: fx.Node) -> bool:
         """True for a call whose result may lie on another device than a canonical operator would put it."""
-        if node.target not in _PLACING:
+        if node.target not in PLACING:
             return False
         devices = [device_of(self.values.value(each)) for each in (node, *node.all_input_nodes)]
         if node.target in _BY_TENSOR:
@@ -143,10 +57,10 @@ class FxReader:
         args, kwargs = self.arguments(node)
         if node.op == "call_module":
             return spellings.read_module(self.module(node), args, kwargs, self.values.of)
-        if self._detaches_literal(node):
+        if self.detaches_literal(node):
             return Canon("copy", (node.args[0],))
         canon = spellings.read(node.target, args, kwargs, self.values.of)
-        if canon is not None and canon.op == "add" and self._adds_bias(node):
+        if canon is not None and canon.op == "add" and self.adds_bias(node):
             # The product has more axes than the vector.
             operands = sorted(canon.operands, key=lambda each: -getattr(self.values.of(each), "ndim", 0))
             if all(isinstance(each, fx.Node) for each in operands):
@@ -156,15 +70,15 @@ class FxReader:
     @staticmethod
     def is_literal(node: fx.Node) -> bool:
         """True for a call that only makes a tensor of the program's own literal out of it."""
-        return node.target in _LIFTS or FxReader._detaches_literal(node)
+        return node.target in _LIFTS or FxReader.detaches_literal(node)
 
     @staticmethod
-    def _detaches_literal(node: fx.Node) -> bool:
+    def detaches_literal(node: fx.Node) -> bool:
         """True for a call that detaches a literal, which has no gradient anyway."""
         operand = node.args[0] if node.target in _DETACHES and node.args else None
         return isinstance(operand, fx.Node) and FxReader.is_literal(operand)
 
-    def _adds_bias(self, node: fx.Node) -> bool:
+    def adds_bias(self, node: fx.Node) -> bool:
         """True for a call that adds a vector to a product of matrices, along its last axis."""
         operands = node.all_input_nodes
         if node.target not in _ADDS or len(operands) != 2:
@@ -179,9 +93,6 @@ class FxReader:
 
     def read_op(self, node: fx.Node) -> str | None:
         """The operator of the canonical reading of a call, or ``None``."""
-        form = self.form(node)
-        if form is not None:
-            return form.op
         canon = self.read(node)
         return None if canon is None else canon.op
 
@@ -231,139 +142,6 @@ class FxReader:
             return tuple([dim_of(size) for size in value])
         return dim_of(value) if isinstance(value, torch.SymInt) else None
 
-    # ------------------------------------------------------------ effects
-
-    def mutated(self, node: fx.Node) -> tuple[fx.Node, ...]:
-        """The native operands that a call changes in place."""
-        if node.op == "call_module":
-            inplace = any(getattr(part, "inplace", False) is True for part in self.module(node).modules())
-            return tuple(node.all_input_nodes[:1]) if inplace and not self._keeps_values(node) else ()
-        if node.op not in CALLS:
-            return ()
-        form = self.form(node)
-        positions = effects.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
-        if not positions or self._keeps_values(node):
-            return ()
-        values = (*node.args, *node.kwargs.values())
-        return tuple(nodes_in([values[position] for position in positions]))
-
-    def mutated_weights(self, node: fx.Node) -> Iterator[torch.Tensor]:
-        """The tensors of a called module that the call may change."""
-        if node.op == "call_module":
-            module = self.module(node)
-            if self.is_unknown(node):
-                yield from module.parameters()
-                yield from module.buffers()
-            yield from effects.mutated_weights(module)
-
-    def is_unknown(self, node: fx.Node) -> bool:
-        """True for a call of foreign code, which may change everything that it can reach."""
-        if node.op == "call_module":
-            return self.read(node) is None and not all(map(_is_understood, self.module(node).modules()))
-        form = self.form(node)
-        return _is_foreign(node) if form is None else form.unknown
-
-    def _keeps_values(self, node: fx.Node) -> bool:
-        """True for a call that has nothing to do in place: a dropout that is switched off, a literal that is
-        detached."""
-        return self.read_op(node) == "nn.dropout" or self._detaches_literal(node)
-
-    @staticmethod
-    def is_assertion(node: fx.Node) -> bool:
-        """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them.
-
-        It has no view node: it stays where it is as long as its operands exist, and hinders no rewrite.
-        """
-        return node.target in _ASSERTIONS and not node.users
-
-    def effect(self, node: fx.Node) -> Effect | None:
-        """The effect of a call besides computing its value and changing its operands."""
-        if node.op == "call_module":
-            return self._module_effect(node)
-        form = self.form(node)
-        return self._call_effect(node) if form is None else form.effect
-
-    def _call_effect(self, node: fx.Node) -> Effect | None:
-        if str(node.target) != "wrap_with_set_grad_enabled":
-            return _effect(node)
-        # The call of a graph with gradients on or off has the effects of its calls.
-        body = getattr(self.root, str(getattr(node.args[1], "target", None)), None)
-        return None if isinstance(body, fx.GraphModule) and _is_understood(body) else Effect.OTHER
-
-    def _module_effect(self, node: fx.Node) -> Effect | None:
-        module = self.module(node)
-        if self.is_unknown(node):
-            return Effect.OTHER
-        is_random, mutates = effects.is_random_module(module), effects.mutates_module(module)
-        if is_random:
-            return Effect.OTHER if mutates else Effect.RANDOM
-        if self.read(node) is not None:
-            return None
-        if mutates:
-            return Effect.MUTATES
-        return Effect.OTHER if node.is_impure() else None
-
-    def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
-        """The native operands with which a call's result may share memory."""
-        if node.op not in CALLS or self.is_fresh(node):
-            return ()
-        if (mutated := self.mutated(node)) and self.read_op(node) is not None:
-            return mutated
-        if isinstance(node.target, OpOverload) and not effects.is_view(node.target):
-            return ()
-        found = tuple(node.all_input_nodes)
-        canon = self.read(node) if len(found) > 1 else None
-        # What only gives a shape or a type, as in ``expand_as``, is no operand of the reading.
-        return found if canon is None else tuple([each for each in found if each in _sources(canon)])
-
-    def is_fresh(self, node: fx.Node) -> bool:
-        """True if a call is certain to return new memory."""
-        if node.op not in CALLS or self.mutated(node):
-            return False
-        if node.target in FUNCTIONALIZED:
-            return True
-        op = self.read_op(node)
-        if op is None:
-            return _is_new_field(node) or (isinstance(node.target, OpOverload) and not effects.is_view(node.target))
-        if op in _MAY_RETURN_AN_OPERAND or op not in TABLE:
-            return False
-        if op == "copy" and node.op == "call_module":
-            return False
-        if op == "einsum":
-            return len(node.all_input_nodes) > 1  # of one tensor it may be a view
-        spec = TABLE[op]
-        if Trait.LAYOUT in spec.traits or spec.fields:
-            return False
-        return node.op == "call_module" or not effects.is_view(node.target)
-
-
-def _shared_forms() -> dict[Any, FxCallSignature]:
-    """The forms that hold for all graphs."""
-    count = len(_side_effectful_functions)
-    if count not in _SHARED:
-        _SHARED.clear()
-    return _SHARED.setdefault(count, {})
-
-
-_NOT_ALONE: Final = frozenset(
-    (
-        operator.getitem, torch.ops.higher_order.invoke_subgraph, torch.ops.aten.mm.default,
-        torch.ops.aten.addmm.default, torch.ops.aten.detach_.default, torch.amp.autocast_mode._enter_autocast,
-        torch.amp.autocast_mode._exit_autocast,
-    )
-)  # fmt: skip
-"""The roles of calls that are read together with others, or have no reading: see
-:class:`gsl.front.fx.signatures.Role`."""
-
-
-def _role(target: Any, canon: Canon | None) -> Role:
-    """The role of a call among others; ``canon`` is its reading."""
-    if target in _ASSERTIONS:
-        return Role.CHECK
-    if target in _NOT_ALONE or spellings.has_fields(target):
-        return Role.OTHER
-    return Role.FACTOR if canon is not None and canon.op == "transpose" else Role.ALONE
-
 
 _BY_TENSOR: Final = ("type_as", torch.Tensor.type_as, torch.ops.aten.type_as.default)
 """Casts to the type, and the device, of another tensor."""
@@ -381,7 +159,7 @@ _NEW: Final = (
 )  # fmt: skip
 """Calls that make a tensor on the device of another one."""
 
-_PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW))
+PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW))
 
 _ADDS: Final = frozenset(
     (
@@ -395,8 +173,8 @@ _DETACHES: Final = (torch.ops.aten.detach_.default, torch.ops.aten.detach.defaul
 MAKES_LITERAL: Final = (*_LIFTS, *_DETACHES)
 """Calls that may only make a tensor of the program's own literal out of it."""
 
-_LOOKING_AROUND: Final = frozenset(
-    id(target) if isinstance(target, OpOverload) else target for target in (*_PLACING, *_ADDS, *_DETACHES)
+LOOKING_AROUND: Final = frozenset(
+    id(target) if isinstance(target, OpOverload) else target for target in (*PLACING, *_ADDS, *_DETACHES)
 )
 """Calls whose reading depends on more than the types of their operands: operators of torch by their addresses, because
 their hashes take long."""
@@ -413,106 +191,3 @@ def _as_layer(canon: Canon, transposed: fx.Node, weight: fx.Node) -> Canon | Non
         return None
     operands = [_as_layer(part, transposed, weight) if isinstance(part, Canon) else part for part in canon.operands]
     return None if None in operands else Canon(canon.op, tuple(operands), canon.attrs)
-
-
-def _sources(canon: Canon) -> Iterator[Any]:
-    """The native values that a reading uses."""
-    for operand in canon.operands:
-        if isinstance(operand, Canon):
-            yield from _sources(operand)
-        elif isinstance(operand, (tuple, list)):
-            yield from operand
-        else:
-            yield operand
-
-
-def _is_new_field(node: fx.Node) -> bool:
-    """True for the only ``getitem`` of its field of a call that returns several new tensors."""
-    call = node.args[0] if node.target is operator.getitem else None
-    if not isinstance(call, fx.Node):
-        return False
-    if call.target not in FUNCTIONALIZED:
-        if not isinstance(call.target, OpOverload) or effects.is_view(call.target):
-            return False
-        if len(call.target._schema.returns) < 2:
-            return False
-    others = [user for user in call.users if user is not node]
-    return all(user.target is operator.getitem and user.args[1] != node.args[1] for user in others)
-
-
-_ASSERTIONS: Final = frozenset(
-    overload
-    for name in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
-    for overload in [getattr(getattr(torch.ops.aten, name, None), "default", None)]
-    if overload is not None
-)
-
-
-_SIDE_EFFECTS: Final = frozenset(_side_effectful_functions) | _IMPURE_BUILTINS
-
-
-def _is_check(target: Any) -> bool:
-    """True for an overload that returns nothing: it is called for its effect."""
-    return isinstance(target, OpOverload) and not target._schema.returns
-
-
-def _is_foreign(node: fx.Node) -> bool:
-    """True for the call of a function that is none of torch's or Python's own."""
-    return node.op == "call_function" and not isinstance(
-        node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
-    ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
-
-
-def exchanges(target: Any) -> bool:
-    """True for a function that exchanges data with other processes: torch's collectives and their waits, and operators
-    that take the name of a group of processes."""
-    if isinstance(target, OpOverloadPacket):
-        names = target.overloads()  # type: ignore[no-untyped-call]
-        return any(exchanges(getattr(target, name)) for name in names)
-    return isinstance(target, OpOverload) and (
-        target.namespace == "_c10d_functional" or any(a.name == "group_name" for a in target._schema.arguments)
-    )
-
-
-def _effect(node: fx.Node) -> Effect | None:
-    """The effect of a call of a function or method, besides computing its value and changing its operands."""
-    target = node.target
-    if exchanges(target):
-        return Effect.EXCHANGES
-    if effects.is_random(target, node.args, node.kwargs):
-        return Effect.RANDOM
-    if node.op == "call_method":
-        return None
-    if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
-        return Effect.OTHER
-    if isinstance(target, OpOverload | OpOverloadPacket):
-        return Effect.OTHER if _is_check(target) or node.is_impure(impure_random=False) else None
-    return Effect.OTHER if not _known_pure(target) or node.is_impure(impure_random=False) else None
-
-
-def opens_region(node: fx.Node) -> int:
-    """1 for a call that enters a region of autocast, -1 for one that leaves it.
-
-    Within one, calls have other types than their operators say, so the view leaves them as they are.
-    """
-    if node.target is torch.amp.autocast_mode._enter_autocast:
-        return 1
-    return -1 if node.target is torch.amp.autocast_mode._exit_autocast else 0
-
-
-def _is_understood(module: torch.nn.Module) -> bool:
-    """True for a module of torch's own, and for a graph of calls without effects; others may do anything."""
-    if type(module) in (QuantStub, DeQuantStub):
-        # They mark places; what observers do there is done by hooks.
-        return spellings.is_plain(module)
-    if not isinstance(module, fx.GraphModule):
-        return type(module).__module__.startswith("torch.nn.modules.")
-    reader = FxReader(module, Values())
-    calls = [node for node in module.graph.nodes if node.op in CALLS]
-    return not any(reader.mutated(node) or reader.effect(node) for node in calls)
-
-
-def _known_pure(target: Any) -> bool:
-    """True for functions of packages whose functions have no effects that torch does not tell."""
-    module = getattr(target, "__module__", None) or type(target).__module__
-    return module.partition(".")[0] in _PURE_PACKAGES

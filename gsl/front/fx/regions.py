@@ -9,9 +9,9 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 
+from gsl.front.fx.effects import opens_region
 from gsl.front.fx.groups import is_group
 from gsl.front.fx.handle import nodes_in
-from gsl.front.fx.reader import opens_region
 from gsl.front.fx.values import Values, dim_of
 
 _REGIONS: Final[Mapping[str, Callable[[Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]]] = {

@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
-from gsl.front.fx import reader
+from gsl.front.fx import effects
 from gsl.front.fx.signatures import key_of_call
 from gsl.front.fx.values import Values
 from gsl.graph import Graph
@@ -51,8 +51,8 @@ def described(graph: Graph) -> list[Any]:
 def test_kept_readings_are_those_of_each_call(example: torch.Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
     program = torch.export.export(Repeated(), (example,))
     kept = [described(Workload.from_exported(program).graph) for _ in range(2)]
-    monkeypatch.setattr(reader, "_SHARED", {})
-    monkeypatch.setattr(reader, "_MOST_SHARED", 0)  # so that each is forgotten at the next one
+    monkeypatch.setattr(effects, "_SHARED", {})
+    monkeypatch.setattr(effects, "_MOST_SHARED", 0)  # so that each is forgotten at the next one
     assert kept == [described(Workload.from_exported(program).graph)] * 2
 
 
