@@ -142,6 +142,17 @@ def test_the_index_of_errors_is_complete() -> None:
         namespace["message"](namespace["Example"]("1 + 1", ""))
 
 
+def test_links_between_pages_lead_to_pages() -> None:
+    """In time for who writes a page; the site, which is built in the long tests, knows all that a link may lead to."""
+    made = ROOT / "docs" / "rules.md"
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        links = [(page.parent / link).resolve() for link in re.findall(r"\]\((?!\w+:|#)([^)#\s]+)", text)]
+        inside = [link.is_relative_to(ROOT / "docs") or link.suffix == ".ipynb" for link in links]
+        broken = [link for link, is_in in zip(links, inside) if not is_in or not (link.exists() or link == made)]
+        assert not broken, page
+
+
 @pytest.mark.long
 def test_the_site_builds_with_no_other_warning_than_that_of_a_broken_page(tmp_path: Path) -> None:
     pages = tmp_path / "docs"
