@@ -50,7 +50,7 @@ test-relay: $(RELAY_STAMP)
 		'tests/test_docs.py::test_examples_run[relay.md]'
 
 test-relay-long: $(RELAY_STAMP)
-	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal --tier long tests/front/relay
+	$(RELAY_VENV)/bin/relay-python -m pytest -n 2 --dist worksteal --tier long -k relay tests/front/relay tests/conformance
 
 # The systems with which GSL is compared; what can't be installed is left out of the results.
 $(BENCH_STAMP): $(STAMP)
