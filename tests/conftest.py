@@ -77,7 +77,6 @@ def pytest_collection_finish() -> None:
     """What is there before the first test is not gone through again when Python's collector starts."""
     hurry.hurry()
     gc.enable()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
 

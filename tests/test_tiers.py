@@ -99,7 +99,7 @@ class Case:
 
 
 def test_the_rest_of_a_sweep_is_long() -> None:
-    """Which cases are usual follows from their names, whatever else there is; the first one always is."""
+    """Which cases are usual follows from their parameters, whatever else there is; the first one always is."""
     cases: list[Any] = [Case(f"test_it[{number}]", sweep=3) for number in range(300)]
     alone: list[Any] = [Case(case.nodeid, sweep=3) for case in cases]
     tiers.thin(cases)

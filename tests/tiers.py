@@ -111,11 +111,14 @@ def sampled(values: Iterable[object], each: int) -> list[Any]:
 
 
 def thin(items: Iterable[pytest.Item]) -> None:
-    """Mark as long all cases of a sweep but the first one and one in so many, which their names decide."""
+    """Mark as long all cases of a sweep but the first one and one in so many, which their parameters decide.
+
+    Several tests of the same models look at the same ones of them, which are exported once in a process.
+    """
     begun = set[str]()
     for item in items:
-        sweep, test = item.get_closest_marker("sweep"), item.nodeid.partition("[")[0]
-        if sweep and test in begun and zlib.crc32(item.nodeid.encode()) % sweep.args[0]:
+        sweep, (test, _, case) = item.get_closest_marker("sweep"), item.nodeid.partition("[")
+        if sweep and test in begun and zlib.crc32(case.encode()) % sweep.args[0]:
             item.add_marker("long")
         begun.add(test)
 

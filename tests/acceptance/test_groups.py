@@ -163,6 +163,7 @@ def test_one_layer_that_does_not_fit_does_not_stop_the_others() -> None:
     old.compare(new).check()
 
 
+@pytest.mark.long
 def test_the_rules_are_verified() -> None:
     assert isinstance(batch_linear(biased=False).verify(max_examples=150), Supported)
     assert isinstance(batch_pointwise().verify(max_examples=40), Supported)

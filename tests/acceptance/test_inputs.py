@@ -119,6 +119,7 @@ MODELS: dict[str, tuple[nn.Module, tuple[torch.Tensor, ...], dict[str, Any]]] = 
 }
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("form", ["exported", "traced"])
 @pytest.mark.parametrize("name", MODELS)
 def test_models(name: str, form: str) -> None:

@@ -55,11 +55,13 @@ def test_decomposed(name: str) -> None:
     old.compare(new).check()
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_the_book_never_enlarges_a_program(name: str) -> None:
     never_enlarged(Workload(exported(name), name=name))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", tiers.sampled(NAMES, 3))
 def test_the_book_never_enlarges_a_decomposed_program(name: str) -> None:
     never_enlarged(Workload(decomposed(name), name=name))
@@ -76,6 +78,7 @@ def calls(wl: Workload) -> int:
     return sum(node.op == "call_function" for node in wl.exported.graph.nodes)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_optimised_as_a_module(name: str) -> None:
     """The module of the program, with the rules that only save work."""

@@ -170,6 +170,7 @@ def test_the_command_without_a_framework(command: list[str], text: str, core: En
     assert text in core.printed(*command)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("command", "mend"),
     [
