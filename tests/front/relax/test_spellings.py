@@ -29,10 +29,7 @@ UNWRITTEN = {
 """The corners that Relax can't say, with the reasons."""
 UNDEFINED = {"take(axis=1) #3"}
 """Relax has no places from the end on: such an index is out of range."""
-SAMPLE = {call.label for call in CORNERS[::2]}
-"""What ``make test`` computes. The examples of the declarations are computed by all front ends in
-``tests/conformance``, the corners only here."""
-CALLS = [call for call in (*EVERY_CALL, *CORNERS[1::2], *CORNERS[::2]) if call.op not in MISSING]
+CALLS = [call for call in (*EVERY_CALL, *CORNERS) if call.op not in MISSING]
 WRITTEN = [call for call in CALLS if call.label not in {*UNWRITTEN, *UNDEFINED}]
 
 
@@ -73,9 +70,10 @@ class Written:
 
 
 LABELS = [call.label for call in WRITTEN]
+EXAMPLES = {call.label for call in EVERY_CALL}
+"""The examples of the declarations, which all front ends compute in ``tests/conformance``."""
 EACH = [
-    pytest.param(index, id=call.label, marks=() if call.label in SAMPLE else pytest.mark.long)
-    for index, call in enumerate(WRITTEN)
+    pytest.param(index, id=label, marks=[pytest.mark.long] * (label in EXAMPLES)) for index, label in enumerate(LABELS)
 ]
 PART = 128
 """The number of functions that are compiled together: of more, each takes longer."""
@@ -87,21 +85,26 @@ def written() -> list[Written]:
 
 
 @pytest.fixture(scope="module")
-def run_written(written: list[Written]) -> Callable[[int], Any]:
+def run_written(written: list[Written], request: pytest.FixtureRequest) -> Callable[[int], Any]:
+    """Runs what is written; of the functions whose tests run, those of a part are compiled together."""
+    tests = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    wanted = [test.callspec.params["index"] for test in tests if "run_written" in test.fixturenames]
+
     @functools.cache
-    def built(part: int) -> tuple[Callable[..., Any], list[str]]:
+    def built(part: int) -> tuple[Callable[..., Any], dict[int, str]]:
         functions = Functions()
-        names = [functions.add(row.params, row.expr) for row in written[part * PART : (part + 1) * PART]]
+        rows = {index: written[index] for index in wanted[part * PART : (part + 1) * PART]}
+        names = {index: functions.add(row.params, row.expr) for index, row in rows.items()}
         return functions.build(), names
 
     def run(index: int) -> Any:
-        call, names = built(index // PART)
-        return call(names[index % PART], *tensors(written[index].values))
+        call, names = built(wanted.index(index) // PART)
+        return call(names[index], *tensors(written[index].values))
 
     return run
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(5)
 @pytest.mark.filterwarnings("ignore:var")
 @pytest.mark.parametrize("index", EACH)
 def test_what_is_written_means_what_the_operator_means(
