@@ -77,11 +77,6 @@ def test_laws_look_at_fewer_cases() -> None:
     assert tiers.examples(600) == (600 if tiers.chosen == "long" else 100)
 
 
-def test_a_part_of_a_sweep_is_for_all() -> None:
-    marks = [[mark.name for mark in each.marks] for each in tiers.sampled("abcd", 3)]
-    assert marks == [[], ["long"], ["long"], []]
-
-
 class Case:
     """A test as pytest collects it, with its name and its marks."""
 

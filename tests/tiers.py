@@ -18,7 +18,7 @@ from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
@@ -105,11 +105,6 @@ def of_test(item: pytest.Item) -> str:
     return tier(item.path)
 
 
-def sampled(values: Iterable[object], each: int) -> list[Any]:
-    """Parameters of a sweep, of which one in so many, from the first one, is not only for the long tests."""
-    return [pytest.param(value, marks=pytest.mark.long if place % each else ()) for place, value in enumerate(values)]
-
-
 def thin(items: Iterable[pytest.Item]) -> None:
     """Mark as long all cases of a sweep but the first one and one in so many, which their parameters decide.
 
@@ -134,7 +129,7 @@ def runs(item: pytest.Item, wanted: str | None) -> bool:
 def may_hold(path: Path, wanted: str) -> bool:
     """Whether a test module may hold tests of a tier."""
     marks = [f"mark.{mark}" for mark, tier in MARKS.items() if tier == wanted]
-    marks += ["sampled(", "mark.sweep", "mark.law"] * (wanted == "long")
+    marks += ["mark.sweep", "mark.law"] * (wanted == "long")
     return (
         tier(path) == wanted
         or (wanted != "quick" and path.is_relative_to(ROOT / "tests" / "conformance"))

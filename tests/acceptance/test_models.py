@@ -8,7 +8,6 @@ import pytest
 
 from gsl import RuleSet, Workload
 from gsl.rules import BOOK, OPTIMISING, RULES
-from tests import tiers
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.models import decomposed, exported
 
@@ -47,8 +46,8 @@ def test_exported(name: str) -> None:
     assert EVERY_RULE(new, iterative=True).trace.count() == 0
 
 
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("name", tiers.sampled(NAMES, 3))
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("name", NAMES)
 def test_decomposed(name: str) -> None:
     old = Workload(decomposed(name), name=name)
     new = EVERY_RULE(old, iterative=True)
@@ -61,8 +60,8 @@ def test_the_book_never_enlarges_a_program(name: str) -> None:
     never_enlarged(Workload(exported(name), name=name))
 
 
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("name", tiers.sampled(NAMES, 3))
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("name", NAMES)
 def test_the_book_never_enlarges_a_decomposed_program(name: str) -> None:
     never_enlarged(Workload(decomposed(name), name=name))
 

@@ -16,7 +16,6 @@ from tvm.relax.transform import FuseOpsByPattern, FusionPattern
 from gsl import RuleSet, Workload
 from gsl.errors import ExchangeError
 from gsl.exchange import from_dpl
-from tests import tiers
 from tests.front.relax.relax_helpers import function, tensor
 
 for _module in ("cuda.cublas", "cuda.cudnn", "cuda.cutlass", "rocm.hipblas", "metal.coreml", "contrib.nnapi",
@@ -169,8 +168,8 @@ def takes_apart(pattern: FusionPattern) -> bool:
     return ("relax.matmul" in text) != ("relax.permute_dims" in text)
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("back_end", tiers.sampled(BACK_ENDS, 3))
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("back_end", BACK_ENDS)
 def test_makes_the_groups_of_tvm(back_end: str) -> None:
     """One pattern at a time, on all graphs; those that are refused are counted."""
     refused = Counter(str(pattern.name) for pattern, rule in imported(back_end) if rule is None)

@@ -20,7 +20,6 @@ from gsl import Subst, Supported, Workload
 from gsl.rules import IDIOMS
 from gsl.rules.idioms import attention as family
 from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, viewed
-from tests import tiers
 
 B, H, N, M, D = 2, 4, 5, 7, 8
 LOW = torch.finfo(torch.float32).min
@@ -282,8 +281,8 @@ def step_id(steps: Any) -> str:
     return "+".join(step.__name__ for step in steps) or "none"
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("steps", tiers.sampled(STEPS, 3), ids=step_id)
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("steps", STEPS, ids=step_id)
 def test_a_step_is_supported(steps: Any) -> None:
     """The whole rule has too many steps for its instances to be drawn; each is verified alone.
 

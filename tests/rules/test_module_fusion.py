@@ -13,7 +13,6 @@ from torch import fx, nn
 
 from gsl import Workload, modules
 from gsl.rules import MODULE_FUSION
-from tests import tiers
 from tests.rules.cases_modules import (
     ACTIVATIONS,
     ADDITIONS,
@@ -89,8 +88,8 @@ def case_id(case: Case) -> str:
     return " ".join([*case[:2], *(str(part) for part in case[2:] if part)])
 
 
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("case", tiers.sampled(cases(), 3), ids=case_id)
+@pytest.mark.sweep(8)
+@pytest.mark.parametrize("case", cases(), ids=case_id)
 def test_the_table(case: Case) -> None:
     kind, followers, which, addition, swapped, activation = case
     module = model(kind, which, addition, swapped, activation)

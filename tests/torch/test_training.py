@@ -12,7 +12,6 @@ from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 from gsl import Subst, Workload, op, pat
 from gsl.fx import is_training
 from gsl.rules import OPTIMISING, RULES
-from tests import tiers
 from tests.helpers.book import EVERY_RULE
 from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
 
@@ -111,7 +110,7 @@ def tokens(*size: int) -> torch.Tensor:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("make", tiers.sampled([bert, llama], 2))
+@pytest.mark.parametrize("make", [bert, llama])
 def test_transformers_give_the_numbers_of_the_model(make: Any) -> None:
     module, rule, times = make()
     module.eval()
@@ -123,7 +122,8 @@ def test_transformers_give_the_numbers_of_the_model(make: Any) -> None:
     assert len(backend.traces) <= 2, "one graph for the first sizes, and one for all"
 
 
-@pytest.mark.parametrize("make", tiers.sampled([bert, llama], 2))
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("make", [bert, llama])
 def test_transformers_learn_as_the_model_does(make: Any) -> None:
     module, rule, times = make()
     module.train()

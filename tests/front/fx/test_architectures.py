@@ -16,7 +16,6 @@ from torch.export import ExportedProgram
 
 from gsl.front import fx
 from gsl.graph import LEAVES, Graph, Node, op_name
-from tests import tiers
 from tests.helpers import models
 from tests.helpers.models import MODELS
 
@@ -76,8 +75,8 @@ def test_exported(name: str) -> None:
     same_results(program, check(program, value), value)
 
 
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("name", tiers.sampled(ARCHITECTURES, 3))
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("name", ARCHITECTURES)
 def test_decomposed(name: str) -> None:
     _, value = exported(name)
     check(fx.from_exported(decomposed(name)), value)
@@ -133,8 +132,8 @@ def op_of(node: Node) -> str:
 DYNAMIC: Final = {"attention": (0, 1), "conv_net": (0,), "bert": (1,), "gpt2": (1,), "vit": (0,)}
 
 
-@pytest.mark.sweep(2)
-@pytest.mark.parametrize("name", tiers.sampled(DYNAMIC, 3))
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("name", DYNAMIC)
 def test_symbolic_sizes_made_anew(name: str) -> None:
     """The same with symbolic sizes; the new program is saved, decomposed, and run at other sizes."""
     model, value = ARCHITECTURES[name]()
