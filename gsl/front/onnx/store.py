@@ -269,7 +269,7 @@ class OnnxStorer(_Target, Storer):
         return self._rewrite(old, self._made.pop(), self.type_of(value))
 
     def _rewrite(self, old: ir.Value, new: NewNode, type: Type | None) -> ir.Value:
-        """Let a value of the old model be computed by a new node, whose type is that of the old one if none is known."""
+        """Let a value of the old model be computed by a new node, of the old type if none is known."""
         own = self.changes.rewrite(old, new)
         self.note(own, type or self.type_of(old))
         return own
