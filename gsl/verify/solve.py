@@ -277,11 +277,10 @@ class Solver:
         return list(dict.fromkeys((wish, *usual, *self.demands.sizes)))
 
     def may_be_number(self, draft: NodeDraft) -> bool:
-        """True if a leaf is to be a Python number: a literal of which no shape or dtype is demanded, now and then."""
+        """True if a leaf is to be a Python number: a literal of which no shape or dtype is demanded, mostly."""
         if draft.kinds != {CONST} or any(True for _ in self.demands.given(draft, "dtype")):
             return False
-        label = ("number", *[pattern for pattern, _ in draft.patterns])
-        return (draft, "shape") not in self.demands.sources and not self.choices.index(2, label)
+        return (draft, "shape") not in self.demands.sources and not self.choices.rare()
 
     def _number(self, draft: NodeDraft, literal: Any, goal: Goal) -> None:
         """A literal: the given one, or some number."""
