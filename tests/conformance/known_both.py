@@ -19,7 +19,6 @@ COMPOSED: Final[dict[str, str]] = {
     "full(shape=2, dtype=int8)": "broadcast_to cast reshape",
     "reshape_like": "reshape",
     "reshape_like(lhs_begin=1, rhs_begin=1)": "reshape",
-    "reverse(axis=(0, -1))": "reverse",
     "layout_transform(src_layout=NHC, dst_layout=NCH)": "transpose",
     "layout_transform(src_layout=NCHW, dst_layout=NHWC4c)": "reshape transpose",
     "layout_transform(src_layout=NCHW4c, dst_layout=NCHW2c)": "reshape transpose",

@@ -10,6 +10,7 @@ LISTS: Final[dict[str, Any]] = {
     "refused": {},
     "composed": {
         **known_both.COMPOSED,
+        "reverse(axis=(0, -1))": "reverse",
         "reciprocal": "divide",
         "clip(a_max=3)": "minimum",
         "full_like": "full",

@@ -13,13 +13,12 @@ from gsl.front.onnx.spellings.reading import (
     OnnxUnread,
     arithmetic,
     calculated,
-    dtype_name,
     is_float,
     same,
     unread_unless,
 )
 from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxRow, row
-from gsl.front.onnx.types import onnx_dtype
+from gsl.front.onnx.types import DTYPES, onnx_dtype
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
 
@@ -113,10 +112,8 @@ def _floor_divide(w: OnnxLowering, x: Any, y: Any) -> Any:
 
 
 def _read_mod(r: OnnxCall) -> Canon:
-    if r.attr("fmod", 0):
-        return Canon("mod", arithmetic(r))
-    unread_unless(not is_float(r.type().dtype))
-    return Canon("floor_mod", arithmetic(r))
+    unread_unless(bool(r.attr("fmod", 0)) or not is_float(r.type().dtype))
+    return Canon("mod" if r.attr("fmod", 0) else "floor_mod", arithmetic(r))
 
 
 def _read_divide(r: OnnxCall) -> Canon:
@@ -189,8 +186,8 @@ def _read_clip(r: OnnxCall) -> Canon:
 
 
 def _read_cast(r: OnnxCall) -> Canon:
-    dtype = dtype_name(r.attr("to"))
-    unread_unless("float8" not in dtype)
+    dtype = DTYPES.get(r.attr("to"))
+    unread_unless(dtype is not None and "float8" not in dtype)
     return Canon("cast", (r.x,), {"dtype": dtype})
 
 

@@ -9,7 +9,6 @@ from typing import Any, Final, Protocol
 import onnx_ir as ir
 
 from gsl.front.core.infer import number_of, shortest
-from gsl.front.onnx.types import DTYPES
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, Type
 
@@ -223,10 +222,3 @@ def axes_of(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Axes counted from the first one, in order."""
     unread_unless(all(-rank <= axis < rank for axis in axes))
     return tuple(sorted([axis % rank for axis in axes]))
-
-
-def dtype_name(value: Any) -> str:
-    """The name of a dtype given by its number."""
-    dtype = ir.DataType(value)
-    unread_unless(dtype in DTYPES)
-    return DTYPES[dtype]

@@ -32,26 +32,21 @@ def _read_concat(r: OnnxCall) -> Canon:
 
 def _split(w: OnnxLowering, data: Any, indices_or_sections: Any, axis: int) -> Any:
     assert isinstance(w.result, TupleType)
-    size = w.shape_of(data)[axis]
     if isinstance(indices_or_sections, int):
-        if w.opset >= 18:
-            return w.calls("Split", data, types=w.result.fields, axis=axis, num_outputs=indices_or_sections)
-        return w.calls("Split", data, types=w.result.fields, axis=axis)
-    sizes = [after - before for before, after in pairwise((0, *indices_or_sections, size))]
+        count = {"num_outputs": indices_or_sections} if w.opset >= 18 else {}
+        return w.calls("Split", data, types=w.result.fields, axis=axis, **count)
+    sizes = [after - before for before, after in pairwise((0, *indices_or_sections, w.shape_of(data)[axis]))]
     return w.calls("Split", data, w.dims(sizes), types=w.result.fields, axis=axis)
 
 
 def read_split(r: OnnxCall) -> Canon:
-    axis = r.attr("axis", 0) % r.type().ndim
-    parts = len(r.node.outputs)
-    if not r.has(1):
-        size = r.type().shape[axis]
-        unread_unless(not isinstance(size, int) or size % parts == 0)
-        return Canon("split", (r.x,), {"indices_or_sections": parts, "axis": axis})
-    sizes = r.dims(1)
-    unread_unless(len(sizes) == parts)
-    cuts = tuple(accumulate(sizes[:-1]))
-    return Canon("split", (r.x,), {"indices_or_sections": cuts, "axis": axis})
+    axis, parts = r.attr("axis", 0) % r.type().ndim, len(r.node.outputs)
+    if r.has(1):
+        unread_unless(len(r.dims(1)) == parts)
+        return Canon("split", (r.x,), {"indices_or_sections": tuple(accumulate(r.dims(1)[:-1])), "axis": axis})
+    size = r.type().shape[axis]
+    unread_unless(not isinstance(size, int) or size % parts == 0)
+    return Canon("split", (r.x,), {"indices_or_sections": parts, "axis": axis})
 
 
 # ---------------------------------------------------------------- shapes
@@ -190,7 +185,8 @@ def _read_slice(r: OnnxCall) -> Canon:
     axes = r.ints("axes", 3) or tuple(range(len(begin)))
     strides = r.ints("steps", 4) or (1,) * len(begin)
     shape = r.type().shape
-    if strides == (-1,) and isinstance(end[0], int) and end[0] < -(2**31) and _is_last(begin[0], shape[axes[0]]):
+    if all(step == -1 and isinstance(high, int) and high < -(2**31) and _is_last(low, shape[axis])
+           for axis, low, high, step in zip(axes, begin, end, strides)):  # fmt: skip
         return Canon("reverse", (r.x,), {"axis": axes})
     # A place that is beyond an axis is its end: of symbolic ones, that is known for the ends of the axis only.
     for axis, low, high, step in zip(axes, begin, end, strides):
@@ -210,16 +206,12 @@ def _is_far(place: Dim) -> bool:
 
 def _is_last(place: Dim, size: Dim) -> bool:
     """True for the last place of an axis, or one beyond it."""
-    if not isinstance(place, int):
-        return False
-    return place == -1 or _is_far(place) or (isinstance(size, int) and place >= size - 1)
+    return place == -1 or _is_far(place) or (isinstance(place, int) and isinstance(size, int) and place >= size - 1)
 
 
 def _reverse(w: OnnxLowering, data: Any, axis: tuple[int, ...]) -> Any:
-    for place in axis:
-        ends = (w.ints([-1]), w.ints([-END - 1]), w.ints([place]), w.ints([-1]))
-        data = w.call("Slice", data, *ends)
-    return data
+    last, first = (w.ints([place] * len(axis)) for place in (-1, -END - 1))
+    return w.call("Slice", data, last, first, w.ints(axis), last) if axis else data
 
 
 # ---------------------------------------------------------------- lookups

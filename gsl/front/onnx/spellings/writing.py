@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 import torch
 
 from gsl.front.core.lower import Lower, Lowering, LoweringTarget
 from gsl.front.onnx.spellings.reading import OnnxLift, same
-from gsl.front.onnx.types import NAMES, array_to_torch, onnx_dtype
+from gsl.front.onnx.types import NAMES, onnx_dtype, to_onnx
 from gsl.graph import Dim, SymDim, TensorType, Type
 from gsl.spec.normalise import is_number, spatial
 
@@ -52,14 +51,12 @@ class OnnxLowering(Lowering[OnnxTarget]):
         ValueError if the model's version of ONNX has no such operator, or none of these dtypes. ``since`` is the
         version that a form of the operator needs.
         """
-        check(op, self.opset, since, [None if value is None else self.dtype_of(value) for value in inputs])
-        (value,) = self.target.node(op, inputs, ir.convenience.convert_attributes(attrs))
-        self.target.note(value, self.result if type is None else type)
+        (value,) = self.calls(op, *inputs, types=[self.result if type is None else type], since=since, **attrs)
         return value
 
-    def calls(self, op: str, *inputs: Any, types: Sequence[Type | None], **attrs: Any) -> tuple[Any, ...]:
-        """The values of a node with several results."""
-        check(op, self.opset, 0, [None if value is None else self.dtype_of(value) for value in inputs])
+    def calls(self, op: str, *inputs: Any, types: Sequence[Type | None], since: int = 0, **attrs: Any) -> Sequence[Any]:
+        """The values of a node with several results, as :meth:`call`."""
+        check(op, self.opset, since, [None if value is None else self.dtype_of(value) for value in inputs])
         made = self.target.node(op, inputs, ir.convenience.convert_attributes(attrs), outputs=len(types))
         for value, type in zip(made, types):
             self.target.note(value, type)
@@ -67,11 +64,11 @@ class OnnxLowering(Lowering[OnnxTarget]):
 
     def tensor(self, value: Any, dtype: str) -> Any:
         """A list of numbers, or an array, as a tensor."""
-        return self.target.tensor(array_to_torch(np.asarray(value)).to(getattr(torch, dtype)))
+        return self.target.tensor(torch.as_tensor(value, dtype=getattr(torch, dtype)))
 
     def ints(self, values: Sequence[int]) -> Any:
         """A list of integers as a tensor."""
-        return self.tensor(np.array(values, dtype=np.int64), "int64")
+        return self.tensor(list(values), "int64")
 
     def cast(self, value: Any, dtype: str) -> Any:
         """A tensor or a number as a tensor of that dtype."""
@@ -149,8 +146,7 @@ class OnnxLowering(Lowering[OnnxTarget]):
 
     def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
         """A tensor filled with a number."""
-        fill = array_to_torch(np.asarray([value])).to(getattr(torch, dtype))
-        native = ir.tensor_adapters.TorchTensor(fill, name="value")
+        native = to_onnx(torch.tensor([value], dtype=getattr(torch, dtype)), "value")
         return self.call("ConstantOfShape", self.dims(shape), value=native, type=TensorType(tuple(shape), dtype))
 
 
