@@ -19,7 +19,8 @@ from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import RewriteRun, limit_of, on_subject
 from gsl.rewrite.cse import frozen
 from gsl.rewrite.fold import Evaluate, computed_ahead, is_foldable
-from gsl.rewrite.passes import Progress, Watch
+from gsl.rewrite.passes import Progress
+from gsl.rewrite.termination import Watch
 from gsl.rewrite.trace import identity
 from gsl.workload import Workload
 

@@ -14,7 +14,8 @@ from gsl.pause import paused_collector
 from gsl.rewrite.cse import drop_unused, eliminate_common, share_near, take_fields
 from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.near import LEAST, NOWHERE, Near, near_to, needs_order
-from gsl.rewrite.passes import Progress, RulePass, Watch, silent
+from gsl.rewrite.passes import Progress, RulePass, silent
+from gsl.rewrite.termination import Watch
 from gsl.rewrite.trace import Firings, Refused, Subject, Trace
 from gsl.spec import DeclaredSpec
 

@@ -13,8 +13,9 @@ from gsl.match import Match, candidates
 from gsl.rewrite.apply import RewriteRun, apply, check_steps, everywhere, limit_of, on_subject, rewrite, view_of
 from gsl.rewrite.explain import Explanation
 from gsl.rewrite.fold import Evaluate
-from gsl.rewrite.passes import Progress, Watch, silent
+from gsl.rewrite.passes import Progress, silent
 from gsl.rewrite.subst import Subst
+from gsl.rewrite.termination import Watch
 from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec
 

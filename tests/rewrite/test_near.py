@@ -16,7 +16,7 @@ from gsl.match.index import candidates
 from gsl.rewrite import apply as rounds
 from gsl.rewrite import near
 from gsl.rewrite.cse import eliminate_common
-from gsl.rewrite.passes import Watch
+from gsl.rewrite.termination import Watch
 from gsl.rewrite.trace import Trace
 from tests.helpers.graphs import Builder, graph
 from tests.match.random_cases import graphs
