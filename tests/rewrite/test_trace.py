@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -56,6 +57,17 @@ def test_a_trace_of_rounds() -> None:
     assert trace.summary() == {"leaky": 1, "twice": 4}
     assert str(trace.summary()) == "leaky  1\ntwice  4"
     assert (trace.count("twice"), trace.count("other"), trace.count()) == (4, 0, 5)
+
+
+def test_firings_are_a_sequence() -> None:
+    many = chain(300)  # so many that the search is a function, whose matches are kept as rows
+    _, trace = rewritten(RULES, many)
+    _, other = rewritten(RULES, chain(298))
+    assert trace.firings[-1].rule == "twice"
+    assert trace.firings[1:3] == list(trace.firings)[1:3]
+    assert trace.firings == list(trace.firings) == pickle.loads(pickle.dumps(trace.firings))
+    assert trace.firings != other.firings
+    assert all(firing.replaced[0] in firing.covered == firing.match[0][:2] for firing in trace.firings[1:])
 
 
 def test_a_trace_of_nothing() -> None:
