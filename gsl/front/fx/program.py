@@ -29,12 +29,11 @@ from gsl.front.fx.effects import exchanges
 from gsl.front.fx.handle import ExportedLeaves, FxLeaves, ModuleLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
-from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore
+from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
 from gsl.front.fx.regions import alike, regions
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
-from gsl.front.fx.unlift import unlifted
 from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
 from gsl.front.fx.write import in_aten, in_exports, in_functions
 from gsl.front.tree import NOT_COVERED
