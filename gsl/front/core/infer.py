@@ -22,12 +22,11 @@ def dtype_of_number(value: Any) -> str:
 
 
 def number_of(array: Any) -> bool | int | float | None:
-    """The number that an array of numpy without axes is; ``None`` for any other array, and for other dtypes than
-    those of numpy's integers, floats and bools."""
-    if array.shape != () or array.dtype.kind not in "fiub":
+    """The number that an array without axes is; ``None`` for any other array, and for what is no number."""
+    if array.shape != ():
         return None
-    value: bool | int | float = shortest(array[()]) if array.dtype == np.float32 else array.item()
-    return value
+    value = shortest(array[()]) if array.dtype == np.float32 else array.item()
+    return value if isinstance(value, (bool, int, float)) else None
 
 
 def shortest(value: Any) -> float:

@@ -173,7 +173,7 @@ class OnnxCall:
 
 def plain_number(array: Any) -> Any:
     """The number that an array without axes is, as Python's; ``None`` for any other array."""
-    return None if array is None else number_of(array)
+    return None if array is None or array.dtype.kind == "V" else number_of(array)
 
 
 OnnxLift = Callable[[OnnxCall], Canon]
