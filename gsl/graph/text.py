@@ -86,7 +86,7 @@ def value_text(value: Any) -> str:
             return "{" + ", ".join(f"{value_text(key)}: {value_text(item)}" for key, item in value.items()) + "}"
         case slice():
             return ":".join("" if part is None else value_text(part) for part in (value.start, value.stop, value.step))
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
         dtype = str(value.dtype).removeprefix("torch.")
         return f"<{dtype}[{', '.join(map(str, value.shape))}]>"
     graph = value if isinstance(value, Graph) else getattr(value, "graph", None)

@@ -459,6 +459,12 @@ def test_a_number_that_a_dtype_has_as_infinity_is_not_written() -> None:
     assert new.mod.same_as(module)
 
 
+def test_a_call_of_an_unknown_shape_is_shown() -> None:
+    some = relax.TensorType(dtype="float32", ndim=2)
+    module = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.call_pure_packed("f", x, ty_args=[some])))
+    assert "f(%x, call='call_pure_packed', out_ty=" in str(Workload.from_relax(module).graph)
+
+
 def test_what_is_returned_has_one_name() -> None:
     drop = Subst(op.Exp(X), X, name="drop")
     assert lines(rewritten(drop, chain("sin", "exp"))) == ["lv = sin(x)"]
