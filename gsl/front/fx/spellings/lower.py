@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple, cast
 
@@ -13,7 +13,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.spellings.table import Native
-from gsl.graph import Node, op_name
+from gsl.graph import SymDim, op_name
 from gsl.spec import natives
 from gsl.spec.normalise import is_number
 
@@ -45,13 +45,9 @@ def lowered(call: Native) -> Native:
     target: Any = getattr(torch.Tensor, call.target, None) if isinstance(call.target, str) else call.target
     if isinstance(target, (OpOverload, HigherOrderOperator)) or target is operator.getitem:
         return call
-    for overload in natives.overloads(target):
-        try:
-            native = bound(overload, call.args, call.kwargs)
-        except TypeError:
-            continue
-        if all(_fits(a.type, value) for a, value in zip(overload._schema.arguments, native.args)):
-            return native
+    native = _fitting(natives.overloads(target), call.args, call.kwargs)
+    if native is not None:
+        return native
     if target in _RULES:
         return cast(Native, lower(call))
     raise FrontEndError(
@@ -60,14 +56,33 @@ def lowered(call: Native) -> Native:
     )
 
 
-def _fits(kind: Any, value: Any) -> bool:
+_NO_TENSORS: Final = (
+    int, float, complex, str, list, SymDim, torch.dtype, torch.device, torch.layout, torch.memory_format,
+)  # fmt: skip
+
+
+def _fits(kind: str, value: Any) -> bool:
     """True if a value may be an argument of the type of a schema."""
-    text = str(kind)
-    if isinstance(value, (Node, Native)):
-        return "Tensor" in text
-    if isinstance(value, (bool, int, float)):
-        return "Tensor" not in text
-    return True
+    if value is None:
+        return kind.startswith("Optional")
+    return ("List" in kind) is isinstance(value, list) and (
+        isinstance(value, list) or ("Tensor" in kind) is not isinstance(value, _NO_TENSORS)
+    )
+
+
+def _fitting(overloads: Sequence[OpOverload], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native | None:
+    """The call of the first overload that takes these arguments."""
+    for overload in overloads:
+        try:
+            native = bound(overload, args, kwargs)
+        except TypeError:
+            continue
+        kinds = {parameter.name: parameter.kind for parameter in _parameters(overload)}
+        if all(map(_fits, kinds.values(), native.args)) and all(
+            _fits(kinds[name], value) for name, value in native.kwargs.items()
+        ):
+            return native
+    return None
 
 
 def _lowered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -76,17 +91,10 @@ def _lowered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     rule = _RULES.get(target)
     if callable(rule) and not isinstance(rule, OpOverload):
         return rule(*args, **kwargs)
-    overload = rule if isinstance(rule, OpOverload) else _main_overload(getattr(aten, target.__name__), kwargs)
-    return bound(overload, args, kwargs)
-
-
-def _main_overload(packet: Any, kwargs: Mapping[str, Any]) -> Any:
-    """The overload ``default``; of an operator without, the first one with the arguments that are named."""
-    names = packet.overloads()
-    if "default" in names:
-        return packet.default
-    found = [getattr(packet, name) for name in names]
-    return next(o for o in found if kwargs.keys() <= {argument.name for argument in o._schema.arguments})
+    if isinstance(rule, OpOverload):
+        return bound(rule, args, kwargs)
+    overloads = natives.overloads(target) or (getattr(aten, target.__name__).default,)
+    return _fitting(overloads, args, kwargs) or bound(overloads[0], args, kwargs)
 
 
 def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native:
@@ -94,10 +102,12 @@ def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     positional: list[Any] = []
     named: dict[str, Any] = {}
     parameters = _parameters(overload)
+    if len(args) > sum(not parameter.kwarg_only for parameter in parameters):
+        raise TypeError(f"{overload}: {len(args)} arguments are too many")
     given = dict(zip([parameter.name for parameter in parameters], args, strict=False))
     given.update({name if name != "input" else "self": value for name, value in kwargs.items()})
     last = 0
-    for name, has_default, default, kwarg_only, takes_list in parameters:
+    for name, has_default, default, kwarg_only, kind in parameters:
         present = name in given
         if not present and not has_default:
             raise TypeError(f"{overload}: the argument {name!r} is missing")
@@ -108,7 +118,7 @@ def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
             if differs:
                 named[name] = value
             continue
-        positional.append(_as_list(value) if takes_list else value)
+        positional.append(_as_list(value) if "List[int]" in kind else value)
         if differs:
             last = len(positional)
     if given:
@@ -123,15 +133,15 @@ class _Parameter(NamedTuple):
     has_default: bool
     default: Any
     kwarg_only: bool
-    takes_list: bool
-    """True for a list of integers."""
+    kind: str
+    """The type as the schema writes it: ``Optional[List[int]]``."""
 
 
 @cache
 def _parameters(overload: OpOverload) -> tuple[_Parameter, ...]:
     """The parameters of an overload, which torch makes anew whenever it is asked."""
     return tuple([
-        _Parameter(a.name, a.has_default_value(), a.default_value, a.kwarg_only, "List[int]" in str(a.type))
+        _Parameter(a.name, a.has_default_value(), a.default_value, a.kwarg_only, str(a.type))
         for a in overload._schema.arguments
     ])  # fmt: skip
 
@@ -168,47 +178,14 @@ def _over(left: Any, right: Any) -> Native:
     return Native(aten.mul.Tensor, (Native(aten.reciprocal.default, (right,)), left))
 
 
-def _where(condition: Any, left: Any, right: Any) -> Native:
-    names = {(False, False): "self", (True, False): "ScalarSelf", (False, True): "ScalarOther", (True, True): "Scalar"}
-    overload = getattr(aten.where, names[is_number(left), is_number(right)])
-    return Native(overload, (condition, left, right))
-
-
 def _to(x: Any, dtype: torch.dtype) -> Native:
     return Native(aten._to_copy.default, (x,), {"dtype": dtype})
-
-
-def _axes(plain: OpOverload, some: OpOverload) -> Callable[..., Native]:
-    """A reduction with an overload of its own for no axes at all."""
-
-    def write(x: Any, dim: Any = None, **kwargs: Any) -> Native:
-        if dim is None and not kwargs:
-            return bound(plain, (x,), {})
-        return bound(some, (x, dim), kwargs)
-
-    return write
-
-
-def _quantifier(packet: Any) -> Callable[..., Native]:
-    def write(x: Any, dim: Any = None, **kwargs: Any) -> Native:
-        if dim is None and not kwargs:
-            return bound(packet.default, (x,), {})
-        if isinstance(dim, int):
-            return bound(packet.dim, (x, dim), kwargs)
-        return bound(packet.dims, (x, dim), kwargs)
-
-    return write
 
 
 def _split(x: Any, size: Any, dim: int = 0) -> Native:
     if isinstance(size, (list, tuple)):
         return bound(aten.split_with_sizes.default, (x, size, dim), {})
     return bound(aten.split.Tensor, (x, size, dim), {})
-
-
-def _tensor_split(x: Any, cuts: Any, dim: int = 0) -> Native:
-    overload = aten.tensor_split.sections if isinstance(cuts, int) else aten.tensor_split.indices
-    return bound(overload, (x, cuts, dim), {})
 
 
 def _einsum(equation: str, *operands: Any) -> Native:
@@ -274,29 +251,10 @@ def _adaptive_pool(kind: str, rank: int) -> Callable[..., Native]:
     return write
 
 
-def _squeeze(x: Any, dim: Any = None) -> Native:
-    if dim is None:
-        return Native(aten.squeeze.default, (x,))
-    return Native(aten.squeeze.dim, (x, dim)) if isinstance(dim, int) else Native(aten.squeeze.dims, (x, list(dim)))
-
-
-def _movedim(x: Any, source: Any, destination: Any) -> Native:
-    overload = aten.movedim.int if isinstance(source, int) else aten.movedim.intlist
-    return bound(overload, (x, source, destination), {})
-
-
 def _attribute(x: Any, name: str) -> Native:
     if name != "T":
         raise TypeError(f"no operator for the attribute {name!r}")
     return Native(aten.numpy_T.default, (x,))
-
-
-def _arange(start: Any, stop: Any, step: Any, dtype: Any) -> Native:
-    return Native(aten.arange.start_step, (start, stop, step), {"dtype": dtype})
-
-
-def _prod(x: Any, dim: Any = None, **kwargs: Any) -> Native:
-    return bound(aten.prod.default, (x,), {}) if dim is None else bound(aten.prod.dim_int, (x, dim), kwargs)
 
 
 _COMPARISONS: Final = {
@@ -316,7 +274,6 @@ _RULES: Final[Mapping[Any, Any]] = {
     operator.floordiv: _binary("floor_divide", "default", reverse=_of("floor_divide", "default")),
     operator.mod: _binary("remainder", scalar="Scalar", reverse=_of("remainder", "Scalar_Tensor")),
     operator.pow: _binary("pow", "Tensor_Tensor", scalar="Tensor_Scalar", reverse=_of("pow", "Scalar")),
-    torch.fmod: _binary("fmod", scalar="Scalar"),
     **{
         op: _binary(name, scalar="Scalar", reverse=_of(other, "Scalar", swap=True))
         for op, (name, other) in _COMPARISONS.items()
@@ -329,38 +286,18 @@ _RULES: Final[Mapping[Any, Any]] = {
     operator.getitem: _getitem,
     getattr: _attribute,
     "to": _to,
-    torch.where: _where,
-    torch.sum: _axes(aten.sum.default, aten.sum.dim_IntList),
-    torch.mean: _axes(aten.mean.default, aten.mean.dim),
-    torch.var: lambda x, **kwargs: bound(aten.var.correction, (x,), kwargs),
-    torch.std: lambda x, **kwargs: bound(aten.std.correction, (x,), kwargs),
-    torch.prod: _prod,
-    torch.all: _quantifier(aten.all),
-    torch.any: _quantifier(aten.any),
     torch.split: _split,
-    torch.tensor_split: _tensor_split,
     torch.einsum: _einsum,
-    torch.squeeze: _squeeze,
-    torch.movedim: _movedim,
-    torch.arange: _arange,
-    torch.transpose: aten.transpose.int,
-    torch.select: aten.select.int,
-    torch.flatten: aten.flatten.using_ints,
     torch.broadcast_to: aten.expand.default,
-    torch.repeat_interleave: aten.repeat_interleave.self_int,
-    torch.fill: aten.fill.Tensor,
-    torch.scatter: aten.scatter.src,
     F.softmax: aten.softmax.int,
     F.log_softmax: aten.log_softmax.int,
     F.batch_norm: _batch_norm,
     F.instance_norm: _instance_norm,
     F.normalize: _normalize,
     F.dropout: _dropout,
-    F.conv_transpose2d: aten.conv_transpose2d.input,
-    F.conv_transpose3d: aten.conv_transpose3d.input,
     **{getattr(F, f"max_pool{n}d"): getattr(aten, f"max_pool{n}d").default for n in (1, 2, 3)},
     **{
         getattr(F, f"adaptive_{kind}_pool{n}d"): _adaptive_pool(kind, n) for n in (1, 2, 3) for kind in ("avg", "max")
     },
 }
-"""The lowerings of operators for which it is not the overload ``default`` of the operator of the same name."""
+"""The lowerings of functions that are not the overload of the operator of the same name whose schema fits."""
