@@ -77,6 +77,12 @@ class OnnxChanges:
     def __bool__(self) -> bool:
         return bool(self.placed or self.rewritten or self.instead or self.moved or self.initializers)
 
+    @property
+    def makes_graphs(self) -> bool:
+        """True if a new node has graphs in it."""
+        made = chain.from_iterable((*self.placed.values(), self.rewritten.values()))
+        return any(True for new in made for _ in opaque.graphs(new.attributes))
+
     def copy(self, old: ir.Value) -> ir.Value:
         """The value in the new model that is written for one of the old model."""
         return old if self.copies is None else self.copies[old]

@@ -21,6 +21,7 @@ from gsl.graph import Node, Op, SymDim, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.types import unknown_size
 from gsl.spec.meaning import has_symbols
+from gsl.spec.natives import OnnxOp
 
 LARGE = 1024
 """The number of elements from which a weight is not looked at when types are inferred."""
@@ -85,6 +86,8 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     """The type that ONNX infers for an opaque call, with sizes that are unknown; ``None`` where it has none."""
     if isinstance(op, Subgraph) or any(not isinstance(operand.type, TensorType) for operand in operands):
         return None
+    if isinstance(op, OnnxOp) and not attrs and not _is_known(model, op):
+        return None
     names: dict[SymDim, str] = {}
     try:
         alone = _alone(model, op, operands, attrs, 1, lambda size: names.setdefault(size, f"gsl_{len(names)}"))
@@ -96,6 +99,12 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     sizes = {name: size for size, name in names.items()}
     dims = [size if isinstance(size, int) else sizes.get(size.value) or unknown_size() for size in shape.dims]
     return TensorType(tuple(dims), DTYPES[type.dtype])
+
+
+def _is_known(model: ir.Model, op: OnnxOp) -> bool:
+    """True if ONNX may tell the types of an operator's calls: it has a schema, or is a function of the model."""
+    is_function = (op.domain, op.name, op.overload) in model.functions
+    return is_function or op.domain in ("", "ai.onnx") or onnx.defs.has(op.name, op.domain)
 
 
 def _alone(

@@ -114,7 +114,7 @@ class OnnxLoader(Loader):
         """The number of the facts about each value on which the reading of a call that uses it depends."""
         self._names: list[str | None] = []
         """The names of all values, in order."""
-        self._is_flat = not model.functions
+        self.is_flat = not model.functions
         """True if there are neither functions nor graphs in nodes."""
         self._numbers: dict[Any, int] = {}
         """The numbers of facts, from 1: they are compared faster than these."""
@@ -131,7 +131,7 @@ class OnnxLoader(Loader):
             checked(self.model)
             raise
         names = list(filter(None, self._names))
-        if not self._is_flat or len(set(names)) < len(names):
+        if not self.is_flat or len(set(names)) < len(names):
             checked(self.model)
         return graph
 
@@ -179,7 +179,7 @@ class OnnxLoader(Loader):
         if is_alias(node):
             self.views[node.outputs[0]] = self.views[node.inputs[0]]
             return
-        self._is_flat = self._is_flat and not any(True for _ in opaque.bodies(node))
+        self.is_flat = self.is_flat and not any(True for _ in opaque.bodies(node))
         group, places = self._group(node), counted(node)
         native = node.outputs[0] if places == [0] and (group is None or len(node.outputs) == 1) else node
         call = spellings.OnnxCall(node, self)

@@ -39,6 +39,8 @@ class OnnxProgram(Extended):
         """Inputs in order, from which symbolic sizes have their numbers where costs are measured."""
         self._taken = taken
         """The names around the graph, which new things in it must not have; ``None`` for the graph of a whole model."""
+        self._is_flat = False
+        """True if it is known that the model has no functions and no graphs in nodes."""
 
     def with_example_inputs(self, values: Sequence[Any]) -> OnnxProgram:
         """This program with other example inputs, in order."""
@@ -69,6 +71,7 @@ class OnnxProgram(Extended):
         """A fresh view of the main graph; FrontEndError for a model that has to be checked and is not sound."""
         loader = OnnxLoader(self._model, self.operators)
         graph = loader.load_checked() if check else loader.load()
+        self._is_flat = check and loader.is_flat
         graph.writable = partial(_check_writable, self._model, graph.infer)
         return graph
 
@@ -83,7 +86,9 @@ class OnnxProgram(Extended):
     def update(self, graph: Graph) -> None:
         """Write a rewritten view into the model itself. FrontEndError if it can't be expressed; the model is then as it
         was."""
-        OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset(), in_place=True).store()
+        storer = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset(), in_place=True)
+        storer.store()
+        self._is_flat = self._is_flat and not storer.changes.makes_graphs
         for name in ("inputs", "params", "_symbols", "_steps"):
             self.__dict__.pop(name, None)
 
@@ -94,6 +99,8 @@ class OnnxProgram(Extended):
         Values from around a graph are inputs of its program, and weights where they are weights. The inputs of a
         function have the types that all its calls agree on.
         """
+        if self._is_flat:
+            return self
 
         def changed(name: str, model: ir.Model, taken: Set[str]) -> ir.Model:
             return change(name, OnnxProgram(model, taken=taken).with_operators(self.operators)).native
