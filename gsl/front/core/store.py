@@ -103,7 +103,7 @@ class Storer(ABC):
             handle = None if node.native is None else handle_of(node)
             if handle is not None and handle.is_root and self.is_kept(handle.reading):
                 self.values[node] = self.keep(node, handle.reading)
-            elif node not in self.inner and not (isinstance(node.op, str) and node.op in (*LEAVES, TUPLE)):
+            elif node not in self.inner and not (isinstance(node.op, str) and (node.op in LEAVES or node.op == TUPLE)):
                 if handle is not None and not (node.users or node.effect or node in self.outputs):
                     continue  # part of a reading that fell apart, which nobody needs
                 field = self.field(node)

@@ -269,7 +269,9 @@ class OnnxChanges:
         old, new = graph.outputs[place], results[place]
         producer = new.producer()
         if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
-            graph.append(self._node(NewNode("", "Identity", [new], (), [new := ir.Value()])))
+            alias = ir.Value()
+            graph.append(self._node(NewNode("", "Identity", [new], (), [alias])))
+            new = alias
         name = old.name
         old.name = self.names.free(f"{name}_before")
         new.name = name
