@@ -57,7 +57,7 @@ def lowered(call: Native) -> Native:
 
 
 _NO_TENSORS: Final = (
-    int, float, complex, str, list, SymDim, torch.dtype, torch.device, torch.layout, torch.memory_format,
+    int, float, complex, str, SymDim, torch.dtype, torch.device, torch.layout, torch.memory_format,
 )  # fmt: skip
 
 
@@ -65,9 +65,8 @@ def _fits(kind: str, value: Any) -> bool:
     """True if a value may be an argument of the type of a schema."""
     if value is None:
         return kind.startswith("Optional")
-    return ("List" in kind) is isinstance(value, list) and (
-        isinstance(value, list) or ("Tensor" in kind) is not isinstance(value, _NO_TENSORS)
-    )
+    is_list = isinstance(value, (list, tuple))
+    return ("List" in kind) is is_list and (is_list or ("Tensor" in kind) is not isinstance(value, _NO_TENSORS))
 
 
 def _fitting(overloads: Sequence[OpOverload], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native | None:
