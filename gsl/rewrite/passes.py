@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, count, islice
@@ -316,9 +317,10 @@ class RulePass:
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found,
         unless it stands at several places of a match, as what it is made from.
         """
+        places = Counter(replacement.new) if len(replacement.new) > 1 else {}
         for old, new in zip(replacement.old, replacement.new):
             made = new.index < 0
-            if made and new.operands and (len(replacement.new) == 1 or replacement.new.count(new) == 1):
+            if made and new.operands and places.get(new, 1) == 1:
                 continue
             self.use_lists.forget(new)
             if new is not old:
