@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -304,9 +303,14 @@ def _check_spelled(dialect: Dialect, op: Op, operands: tuple[Node, ...], attrs: 
         spelled(op, tuple(map(stand_in, operands)), attrs, dialect)
 
 
-# One function for all graphs of a kind: what was asked for one of them holds for the others.
-in_functions: Final = functools.partial(_check_spelled, "torch")
-in_aten: Final = functools.partial(_check_spelled, "aten")
+def in_functions(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+    """Raise an error if a new call can't be written in a graph of functions, methods and modules."""
+    _check_spelled("torch", op, operands, attrs)
+
+
+def in_aten(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
+    """Raise an error if a new call can't be written in a graph of operators of aten."""
+    _check_spelled("aten", op, operands, attrs)
 
 
 def in_exports(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:

@@ -12,10 +12,12 @@ from fx_helpers import Attention, ConvNet, Stateful, differences, twin, update_d
 from torch import nn
 from torch.export import Dim
 
+from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front import fx
 from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node, Origin, SymDim, TensorType
 from gsl.graph.splice import Replacement, Splicer, new_node
+from gsl.rewrite import new as new_calls
 from gsl.spec import TABLE
 
 F = nn.functional
@@ -512,3 +514,21 @@ def test_failures_leave_the_program_alone() -> None:
     other = program_by("exported", ConvNet(), IMAGE)
     with pytest.raises(FrontEndError, match="was not loaded from this program of torch"):
         other.store(program.load())
+
+
+class Chain(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(8):
+            x = torch.tanh(torch.exp(x))
+        return x
+
+
+@pytest.mark.parametrize("way", TYPED)
+def test_calls_known_in_one_graph_are_not_formed_anew_in_the_next(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = pat.Wildcard()
+    rule = Subst(op.Tanh(op.Exp(value)), op.Sigmoid(value))
+    workloads = [Workload(program_by(way, Chain(), torch.randn(3))) for _ in range(3)]
+    for workload in workloads[:2]:
+        rule(workload)
+    monkeypatch.setattr(new_calls, "_form", None)  # whoever asks for the attributes and the type of a call fails
+    assert rule(workloads[2]).op_counts() == {"sigmoid": 8}
