@@ -51,10 +51,24 @@ def operator(
     wanted = _traits((traits,) if isinstance(traits, (str, Trait)) else traits)
 
     def declare(function: Callable[..., Any]) -> UserOperator:
-        meaning = meaning_of(name, function)
-        return UserOperator(name, meaning, wanted, tuple(mutates_args), checked_leaves(meaning, leaves))
+        made = _declared(name, function, leaves, wanted, tuple(mutates_args))
+        made.check()
+        return made
 
     return declare
+
+
+def library_operator(name: str, **leaves: Any) -> Callable[[Callable[..., Any]], UserOperator]:
+    """The same for operators of GSL itself, which its tests check: nobody has to wait for that who imports them."""
+    return lambda function: _declared(name, function, leaves)
+
+
+def _declared(
+    name: str, function: Callable[..., Any], leaves: Mapping[str, Any], traits: Trait = Trait.NONE,
+    writes: tuple[str, ...] = (),
+) -> UserOperator:  # fmt: skip
+    meaning = meaning_of(name, function)
+    return UserOperator(name, meaning, traits, writes, checked_leaves(meaning, leaves))
 
 
 def _traits(given: Iterable[Trait | str]) -> Trait:
@@ -105,7 +119,6 @@ class UserOperator(op.Operator):
         writes is its meaning."""
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__ or self.__doc__
-        self._check()
 
     def __repr__(self) -> str:
         return self.spec.cls
@@ -174,7 +187,7 @@ class UserOperator(op.Operator):
                 node.native = None  # it is written anew wherever it is needed
         return self._graphs[key]
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """Raise PatternError where the meaning can't be traced, or an operator that torch has disagrees with it."""
         from gsl.front.fx.custom import disagreement
 

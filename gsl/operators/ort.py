@@ -9,12 +9,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gsl.operators.declare import operator
+from gsl.operators.declare import library_operator
 
 _NORM = {"x": "b s d", "skip": "b s d", "gamma": "d"}
 
 
-@operator("com.microsoft::SkipLayerNormalization", **_NORM, beta="d", bias="d")
+@library_operator("com.microsoft::SkipLayerNormalization", **_NORM, beta="d", bias="d")
 def skip_layer_norm(
     x: Tensor, skip: Tensor, gamma: Tensor, beta: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -25,7 +25,7 @@ def skip_layer_norm(
     return (total - mean) * inverse * gamma + beta, mean, inverse, total
 
 
-@operator("com.microsoft::SkipSimplifiedLayerNormalization", **_NORM, bias="d")
+@library_operator("com.microsoft::SkipSimplifiedLayerNormalization", **_NORM, bias="d")
 def skip_rms_norm(
     x: Tensor, skip: Tensor, gamma: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -35,25 +35,25 @@ def skip_rms_norm(
     return total * inverse * gamma, torch.zeros_like(inverse), inverse, total
 
 
-@operator("com.microsoft::BiasGelu", x="*b d", bias="d")
+@library_operator("com.microsoft::BiasGelu", x="*b d", bias="d")
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
     """The GELU of what has a bias along its last axis."""
     return torch.nn.functional.gelu(x + bias)
 
 
-@operator("com.microsoft::FastGelu", x="*b d", bias="d")
+@library_operator("com.microsoft::FastGelu", x="*b d", bias="d")
 def fast_gelu(x: Tensor, bias: Tensor | None = None) -> Tensor:
     """The approximation of GELU with tanh, of what may have a bias along its last axis."""
     return torch.nn.functional.gelu(x if bias is None else x + bias, approximate="tanh")
 
 
-@operator("com.microsoft::QuickGelu")
+@library_operator("com.microsoft::QuickGelu")
 def quick_gelu(x: Tensor, *, alpha: float = 1.702) -> Tensor:
     """x · sigmoid(alpha · x)"""
     return x * torch.sigmoid(x * alpha)
 
 
-@operator("com.microsoft::FusedMatMul", transA=[False, True], transB=[False, True])
+@library_operator("com.microsoft::FusedMatMul", transA=[False, True], transB=[False, True])
 def fused_matmul(a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: bool = False, transB: bool = False) -> Tensor:
     """alpha · a · b, of which the last two axes of each may be exchanged."""
     left = a.transpose(-2, -1) if transA else a
@@ -73,7 +73,7 @@ def _attention(
     return found.transpose(1, 2).reshape(query.shape[0], query.shape[1], value.shape[2])
 
 
-@operator(
+@library_operator(
     "com.microsoft::MultiHeadAttention",
     query="b s 8", key="b t 8", value="b t 8", num_heads=[1, 2, 4], scale=[None, 0.5, 2.0],
 )  # fmt: skip
@@ -85,7 +85,7 @@ def multi_head_attention(
     return _attention(query, key, value, None, num_heads, scale, unidirectional)
 
 
-@operator(
+@library_operator(
     "com.microsoft::MultiHeadAttention.masked",
     query="b s 8", key="b t 8", value="b t 8", mask="1 1 s t", num_heads=[1, 2, 4], scale=[None, 0.5, 2.0],
 )  # fmt: skip
@@ -97,7 +97,7 @@ def masked_attention(
     return _attention(query, key, value, mask, num_heads, scale, False)
 
 
-@operator("com.microsoft::Attention", x="b s c", weight="c 24", bias="24", num_heads=[1, 2, 4])
+@library_operator("com.microsoft::Attention", x="b s c", weight="c 24", bias="24", num_heads=[1, 2, 4])
 def packed_attention(
     x: Tensor, weight: Tensor, bias: Tensor, *, num_heads: int, scale: float | None = None, unidirectional: bool = False
 ) -> Tensor:
@@ -106,7 +106,7 @@ def packed_attention(
     return _attention(query, key, value, None, num_heads, scale, unidirectional)
 
 
-@operator(
+@library_operator(
     "com.microsoft::Attention.masked", x="b s c", weight="c 24", bias="24", mask="1 1 s s", num_heads=[1, 2, 4],
 )  # fmt: skip
 def packed_masked_attention(
@@ -129,7 +129,7 @@ def _turned(x: Tensor, position: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([one * cos - other * sin, other * cos + one * sin, rest], -1)
 
 
-@operator("com.microsoft::RotaryEmbedding", x="b n s 8", **_TABLES)
+@library_operator("com.microsoft::RotaryEmbedding", x="b n s 8", **_TABLES)
 def rotary_embedding(
     x: Tensor, position: Tensor, cos: Tensor, sin: Tensor, *, num_heads: int = 0, rotary_embedding_dim: int = 0
 ) -> Tensor:
@@ -141,7 +141,7 @@ def rotary_embedding(
     return _turned(x, position, cos, sin)
 
 
-@operator("com.microsoft::RotaryEmbedding.rows", x="b s 16", **_TABLES, num_heads=[1, 2])
+@library_operator("com.microsoft::RotaryEmbedding.rows", x="b s 16", **_TABLES, num_heads=[1, 2])
 def rotary_rows(
     x: Tensor, position: Tensor, cos: Tensor, sin: Tensor, *, num_heads: int, rotary_embedding_dim: int = 0
 ) -> Tensor:
@@ -160,7 +160,7 @@ def _embedded(total: Tensor, gamma: Tensor, beta: Tensor, epsilon: float) -> tup
     return norm, torch.zeros(total.shape[0], dtype=torch.int32, device=total.device), total
 
 
-@operator("com.microsoft::EmbedLayerNormalization", **_WORDS, kinds="int32[b s]", table="k d")
+@library_operator("com.microsoft::EmbedLayerNormalization", **_WORDS, kinds="int32[b s]", table="k d")
 def embed_layer_norm(
     ids: Tensor, kinds: Tensor, words: Tensor, rows: Tensor, table: Tensor, gamma: Tensor, beta: Tensor, *,
     epsilon: float = 1e-12,
@@ -170,7 +170,7 @@ def embed_layer_norm(
     return _embedded(words[ids.long()] + rows[: ids.shape[1]] + table[kinds.long()], gamma, beta, epsilon)
 
 
-@operator("com.microsoft::EmbedLayerNormalization.placed", **_WORDS, kinds="int32[b s]", table="k d",
+@library_operator("com.microsoft::EmbedLayerNormalization.placed", **_WORDS, kinds="int32[b s]", table="k d",
           places="int32[1 s]")  # fmt: skip
 def embed_layer_norm_placed(
     ids: Tensor, kinds: Tensor, words: Tensor, rows: Tensor, table: Tensor, gamma: Tensor, beta: Tensor,
@@ -181,7 +181,7 @@ def embed_layer_norm_placed(
     return _embedded(total, gamma, beta, epsilon)
 
 
-@operator("com.microsoft::EmbedLayerNormalization.words", **_WORDS)
+@library_operator("com.microsoft::EmbedLayerNormalization.words", **_WORDS)
 def embed_layer_norm_words(
     ids: Tensor, words: Tensor, rows: Tensor, gamma: Tensor, beta: Tensor, *, epsilon: float = 1e-12,
     arg1: int | None = None, arg4: int | None = None,
@@ -190,7 +190,7 @@ def embed_layer_norm_words(
     return _embedded(words[ids.long()] + rows[: ids.shape[1]], gamma, beta, epsilon)
 
 
-@operator("com.microsoft::EmbedLayerNormalization.words_placed", **_WORDS, places="int32[1 s]")
+@library_operator("com.microsoft::EmbedLayerNormalization.words_placed", **_WORDS, places="int32[1 s]")
 def embed_layer_norm_words_placed(
     ids: Tensor, words: Tensor, rows: Tensor, gamma: Tensor, beta: Tensor, places: Tensor, *, epsilon: float = 1e-12,
     arg1: int | None = None, arg4: int | None = None, arg7: int | None = None,

@@ -13,7 +13,7 @@ import torch.ao.quantization.fx._decomposed  # defines the operators
 from torch import Tensor
 
 from gsl.kernels import quantised as kernels
-from gsl.operators.declare import operator
+from gsl.operators.declare import library_operator
 
 _BYTE: Any = {"dtype": ["uint8", "uint8"], "quant_min": [0, 3], "quant_max": [255, 127]}
 _INT8: Any = {"dtype": ["int8", "int8"], "quant_min": [-128, -127], "quant_max": [127, 127], "axis": [0, 0]}
@@ -25,14 +25,14 @@ def _column(vector: Tensor, like: Tensor, axis: int) -> Tensor:
     return vector.reshape([-1 if place == axis else 1 for place in range(like.dim())])
 
 
-@operator("quantized_decomposed::quantize_per_tensor", **_BYTE)
+@library_operator("quantized_decomposed::quantize_per_tensor", **_BYTE)
 def quantise(input: Tensor, *, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: str) -> Tensor:
     """clip(round(input / scale) + zero_point, quant_min, quant_max)"""
     moved = torch.round(input.to(torch.float32) * (1.0 / scale)) + zero_point
     return torch.clamp(moved, quant_min, quant_max).to(getattr(torch, dtype))
 
 
-@operator("quantized_decomposed::dequantize_per_tensor", input="uint8[*b]", **_BYTE)
+@library_operator("quantized_decomposed::dequantize_per_tensor", input="uint8[*b]", **_BYTE)
 def dequantise(input: Tensor, *, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: str) -> Tensor:
     """scale (input - zero_point)"""
     return (input.to(torch.float32) - zero_point) * scale
@@ -41,7 +41,7 @@ def dequantise(input: Tensor, *, scale: float, zero_point: int, quant_min: int, 
 _ONE: Any = {"scale": "float64[1]", "zero_point": "int64[1]"}
 
 
-@operator("quantized_decomposed::quantize_per_tensor.tensor", input="float32[*b]", **_ONE, **_BYTE)
+@library_operator("quantized_decomposed::quantize_per_tensor.tensor", input="float32[*b]", **_ONE, **_BYTE)
 def quantise_dynamic(
     input: Tensor, scale: Tensor, zero_point: Tensor, *, quant_min: int, quant_max: int, dtype: str
 ) -> Tensor:
@@ -50,7 +50,7 @@ def quantise_dynamic(
     return torch.clamp(moved, quant_min, quant_max).to(getattr(torch, dtype))
 
 
-@operator("quantized_decomposed::dequantize_per_tensor.tensor", input="uint8[*b]", **_ONE, **_BYTE)
+@library_operator("quantized_decomposed::dequantize_per_tensor.tensor", input="uint8[*b]", **_ONE, **_BYTE)
 def dequantise_dynamic(
     input: Tensor, scale: Tensor, zero_point: Tensor, *, quant_min: int, quant_max: int, dtype: str
 ) -> Tensor:
@@ -58,7 +58,7 @@ def dequantise_dynamic(
     return (input.to(torch.float32) - zero_point) * scale.to(torch.float32)
 
 
-@operator("quantized_decomposed::quantize_per_channel", input="float32[o *r]", **_CHANNELS, **_INT8)
+@library_operator("quantized_decomposed::quantize_per_channel", input="float32[o *r]", **_CHANNELS, **_INT8)
 def quantise_channels(
     input: Tensor, scales: Tensor, zero_points: Tensor, *, axis: int, quant_min: int, quant_max: int, dtype: str
 ) -> Tensor:
@@ -68,7 +68,7 @@ def quantise_channels(
     return torch.clamp(moved, quant_min, quant_max).to(getattr(torch, dtype))
 
 
-@operator("quantized_decomposed::dequantize_per_channel", input="int8[o *r]", **_CHANNELS, **_INT8)
+@library_operator("quantized_decomposed::dequantize_per_channel", input="int8[o *r]", **_CHANNELS, **_INT8)
 def dequantise_channels(
     input: Tensor, scales: Tensor, zero_points: Tensor | None = None, *, axis: int, quant_min: int, quant_max: int,
     dtype: str,
@@ -85,7 +85,7 @@ _LAYER: Any = {"scales": "float32[o]", "zeros": "int64[o]", "bias": "float32[o]"
 _WINDOW: Any = {"stride": [(1, 1), (2, 1)], "padding": [(0, 0), (1, 2)], "dilation": [(1, 1), (1, 2)], "groups": [1, 1]}
 
 
-@operator("gsl::quantised_linear", x="uint8[*b i]", weight="int8[o i]", other="float32[*b o]", **_LAYER)
+@library_operator("gsl::quantised_linear", x="uint8[*b i]", weight="int8[o i]", other="float32[*b o]", **_LAYER)
 def quantised_linear(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
     *, scale: float, zero_point: int, activation: str = "none", other_scale: float = 1.0, other_zero: int = 0,
@@ -98,7 +98,7 @@ def quantised_linear(
     )  # fmt: skip
 
 
-@operator("gsl::quantised_conv2d", x="uint8[b i 6 6]", weight="int8[o i 3 2]", **_LAYER, **_WINDOW)
+@library_operator("gsl::quantised_conv2d", x="uint8[b i 6 6]", weight="int8[o i 3 2]", **_LAYER, **_WINDOW)
 def quantised_conv2d(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
     *, scale: float, zero_point: int, stride: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...],
@@ -113,7 +113,9 @@ def quantised_conv2d(
     )  # fmt: skip
 
 
-@operator("gsl::quantised_linear_dynamic", x="uint8[*b i]", weight="int8[o i]", other="float32[*b o]", **_ONE, **_LAYER)
+@library_operator(
+    "gsl::quantised_linear_dynamic", x="uint8[*b i]", weight="int8[o i]", other="float32[*b o]", **_ONE, **_LAYER
+)
 def quantised_linear_dynamic(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, scale: Tensor, zero_point: Tensor,
     bias: Tensor | None = None, other: Tensor | None = None, *, activation: str = "none", other_scale: float = 1.0,
@@ -126,7 +128,9 @@ def quantised_linear_dynamic(
     )  # fmt: skip
 
 
-@operator("gsl::quantised_conv2d_dynamic", x="uint8[b i 6 6]", weight="int8[o i 3 2]", **_ONE, **_LAYER, **_WINDOW)
+@library_operator(
+    "gsl::quantised_conv2d_dynamic", x="uint8[b i 6 6]", weight="int8[o i 3 2]", **_ONE, **_LAYER, **_WINDOW
+)
 def quantised_conv2d_dynamic(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, scale: Tensor, zero_point: Tensor,
     bias: Tensor | None = None, other: Tensor | None = None, *, stride: tuple[int, ...], padding: tuple[int, ...],

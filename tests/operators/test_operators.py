@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor, fx, nn
 import gsl
 import gsl.fx
 from gsl import Refuted, RuleSet, Subst, Supported, Workload, op, pat
-from gsl.errors import UnknownAttributeError, WorkloadError
+from gsl.errors import PatternError, UnknownAttributeError, WorkloadError
+from gsl.operators.declare import UserOperator, library_operator
 from gsl.rules import NORMAL
 from gsl.verify.judge import verify
 from tests.operators.declared import blend, gated, rms_norm, scaled
@@ -356,3 +358,22 @@ def test_dynamic_sizes() -> None:
     wl.compare(new).check()
     back = rms_norm.lower()(new)
     assert [node.op for node in back.graph] == [node.op for node in wl.graph]
+
+
+@pytest.mark.parametrize("module", ["ort", "quantised"])
+def test_the_operators_of_the_library_are_what_they_say(module: str) -> None:
+    """They are not checked when they are imported."""
+    own = [each for each in vars(importlib.import_module(f"gsl.operators.{module}")).values()
+           if isinstance(each, UserOperator)]  # fmt: skip
+    assert len(own) > 8
+    for each in own:
+        each.check()
+
+
+def test_that_check_can_fail() -> None:
+    def branches(x: Tensor) -> Tensor:
+        return x if x.sum() > 0 else -x
+
+    declared = library_operator("gsl_tests::branches")(branches)
+    with pytest.raises(PatternError, match="branches"):
+        declared.check()
