@@ -119,6 +119,8 @@ class RelaxProgram(Extended, Unchangeable):
             # Relax may raise anything for a call that it does not take.
             raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
         values = None if self._values is None else parameters.values
+        if function.ret_ty != self._native.ret_ty and self._is_called():
+            function = returning(function, self._native.ret_ty, storer.writer.names.free("result"))
         if function.same_as(self._native):
             return RelaxProgram(self._module, self._name, values, self._dims).with_operators(self.operators)
         module = with_function(self._module, self._name, function, storer.outliner.functions)
@@ -158,6 +160,15 @@ class RelaxProgram(Extended, Unchangeable):
         return evaluate(node, operands, self._caller)
 
 
+def returning(function: Any, type: Any, name: str) -> Any:
+    """The function with a result of that type, for which the callers know it, and not of a narrower one; the result is
+    bound to a variable of that name."""
+    body, var = function.body, relax.Var(name, type)
+    body = relax.SeqExpr([*body.blocks, relax.BindingBlock([relax.VarBinding(var, body.body)])], var, body.span)
+    _update_type(body, type)
+    return relax.Function(function.params, body, type, function.is_pure, function.attrs, function.span)
+
+
 def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, Any] = MappingProxyType({})) -> Any:
     """A module with another function of that name and those of new groups, which shares all others with the old one.
 
@@ -166,7 +177,7 @@ def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, An
     old = module.get_global_var(name)
     new = old
     if not old.ty.is_missing() and old.ty != function.ty:
-        # Other parameters: nobody calls the function, so that nobody refers to the old variable.
+        # Other parameters, or a result of which more is known: nobody calls the function, or refers to the old variable.
         new = tvm.ir.GlobalVar(name)
         _update_type(new, function.ty)
     before = dict(module.functions.items())

@@ -13,7 +13,7 @@ from tvm.script import relax as R
 
 import gsl.relax
 from gsl import Subst, Workload, op, pat
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, UntypedWarning
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType
 from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, tensor
@@ -463,6 +463,28 @@ def test_a_call_of_an_unknown_shape_is_shown() -> None:
     some = relax.TensorType(dtype="float32", ndim=2)
     module = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.call_pure_packed("f", x, ty_args=[some])))
     assert "f(%x, call='call_pure_packed', out_ty=" in str(Workload.from_relax(module).graph)
+
+
+def test_callers_of_a_function_need_not_know_more_of_its_result() -> None:
+    some = relax.TensorType(dtype="float32", ndim=2)
+    x, y = tensor("x", 2, 3), tensor("y", 2, 3)
+    builder = relax.BlockBuilder()
+    with builder.function("helper", [x]):
+        builder.emit_func_output(builder.emit(relax.op.call_pure_packed("unknown", x, ty_args=[some])))
+    with builder.function("main", [y]):
+        builder.emit_func_output(builder.emit(relax.Call(builder.get().get_global_var("helper"), [y])))
+    module = builder.get()
+    exp = Subst(pat.Call(relax.ExternFunc("unknown"), X), op.Exp(X), name="exp")
+    with pytest.warns(UntypedWarning):
+        new = gsl.relax.Pass(exp)(module)
+    relax.analysis.well_formed(new)
+    assert new["helper"].ret_ty == some and new["main"].same_as(module["main"])
+    assert lines(new, "helper") == ["exp = exp(x)", "result = exp"]
+    value = np.ones((2, 3), dtype="float32")
+    np.testing.assert_allclose(Workload.from_relax(new).build()(value), np.exp(value), rtol=1e-5)
+    with pytest.warns(UntypedWarning):  # without callers, more is known
+        new = gsl.relax.Pass(exp)(tvm.IRModule({"helper": module["helper"]}))
+    assert new["helper"].ret_ty == x.ty and lines(new, "helper") == ["exp = exp(x)"]
 
 
 def test_what_is_returned_has_one_name() -> None:
