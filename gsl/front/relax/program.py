@@ -177,7 +177,7 @@ def with_function(module: Any, name: str, function: Any, groups: Mapping[Any, An
     old = module.get_global_var(name)
     new = old
     if not old.ty.is_missing() and old.ty != function.ty:
-        # Other parameters, or a result of which more is known: nobody calls the function, or refers to the old variable.
+        # Other parameters, or a narrower result: nobody calls the function, or refers to the old variable.
         new = tvm.ir.GlobalVar(name)
         _update_type(new, function.ty)
     before = dict(module.functions.items())
