@@ -123,39 +123,38 @@ def _sort(nodes: list[Node], rows: Sequence[_Row], depth: int) -> None:
 
 def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op, list[Node]]) -> None:
     """Append each node to the list for the operator of what is at the end of a path from it; of a place, all of it."""
-    get, (place, *more) = lists.get, path
-    for node in nodes:
-        operands = node.operands
-        if place < 0:
-            for op in {other.op for other in (node.users if place == USER else operands)}:
+    get, place = lists.get, path[0]
+    if place < 0:
+        for node in nodes:
+            for op in {other.op for other in (node.users if place == USER else node.operands)}:
                 if op in lists:
                     lists[op].append(node)
-        elif place < len(operands):
-            end = operands[place]
-            if more:
-                if more[0] >= len(end.operands):
-                    continue
-                end = end.operands[more[0]]
-            found = get(end.op)
-            if found is not None:
-                found.append(node)
+        return
+    for node, end in zip(*_ends(nodes, path)):
+        found = get(end.op)
+        if found is not None:
+            found.append(node)
 
 
 def _where_same(nodes: Sequence[Node], hint: SameNode) -> list[Node]:
     """The nodes from which two paths end at one node."""
-    found: list[Node] = []
-    (place, *more), (other_place, *other_more) = hint.path, hint.other
-    for node in nodes:
-        operands = node.operands
-        if place < len(operands) and other_place < len(operands):
-            end, other = operands[place], operands[other_place]
-            if more:
-                end = end.operands[more[0]] if more[0] < len(end.operands) else node
-            if other_more:
-                other = other.operands[other_more[0]] if other_more[0] < len(other.operands) else end
-            if end is other:
-                found.append(node)
-    return found
+    nodes, ends = _ends(nodes, hint.path)
+    there, others = _ends(nodes, hint.other)
+    if there is not nodes:
+        _, ends = _ends(there, hint.path)
+    return [node for node, end, other in zip(there, ends, others) if end is other]
+
+
+def _ends(nodes: Sequence[Node], path: tuple[int, ...]) -> tuple[Sequence[Node], Sequence[Node]]:
+    """The nodes from which a path by positions of operands leads somewhere, and the nodes at its ends."""
+    ends = nodes
+    for place in path:
+        try:
+            ends = [end.operands[place] for end in ends]
+        except IndexError:  # calls of one operator have as many operands, nearly always
+            there = [(node, end) for node, end in zip(nodes, ends) if place < len(end.operands)]
+            nodes, ends = [node for node, _ in there], [end.operands[place] for _, end in there]
+    return nodes, ends
 
 
 _index = attrgetter("index")

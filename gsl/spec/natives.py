@@ -36,7 +36,7 @@ class OnnxOp:
         return f"{self.domain or 'onnx'}::{self.name}" + f".{self.overload}" * bool(self.overload)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class OpName:
     """An operator by its name alone, in a graph of objects whose operators are strings. There is one of each name, so
     that comparing two is cheap."""
@@ -44,7 +44,12 @@ class OpName:
     name: str
 
     def __new__(cls, name: str) -> OpName:
-        return _NAMED.setdefault(name, object.__new__(cls))
+        found = _NAMED.get(name)
+        if found is None:
+            new = object.__new__(cls)
+            object.__setattr__(new, "name", name)
+            found = _NAMED.setdefault(name, new)
+        return found
 
     def __reduce__(self) -> tuple[type[OpName], tuple[str]]:
         return OpName, (self.name,)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gsl.errors import FrontEndError, WorkloadError
@@ -88,49 +88,46 @@ def _read(outputs: Sequence[Any], access: Access) -> Graph:
     """The view of the graph that ends in these objects, operands first. Each object is asked once."""
     nodes: dict[int, Node] = {}
     below: dict[int, tuple[Any, ...]] = {}
+    """The operands of the objects on the path from an output."""
     names: dict[Op, str] = {}
-    for output in outputs:
-        if output is None:
-            raise FrontEndError("None is among the outputs of a graph of objects")
-        path: list[tuple[Any, Iterator[Any]]] = []
-        _enter(output, nodes, below, path, access)
-        while path:
-            item, rest = path[-1]
-            for operand in rest:
-                if id(operand) not in nodes:
-                    _enter(operand, nodes, below, path, access)
-                    break
-            else:
-                path.pop()
-                operands = tuple([nodes[id(operand)] for operand in below[id(item)]])
-                op = access.op_of(item)
-                name = names.get(op)
-                if name is None:
-                    name = names[op] = _name(op)
-                nodes[id(item)] = Node(op, operands, access.attrs_of(item), None, name, item)
+    if any(output is None for output in outputs):
+        raise FrontEndError("None is among the outputs of a graph of objects")
+    work = [*reversed(outputs)]
+    while work:
+        item = work[-1]
+        key = id(item)
+        if key not in nodes:
+            operands = below.pop(key, None)
+            if operands is None:
+                operands = access.operands_of(item)
+                waiting = [operand for operand in operands if id(operand) not in nodes]
+                if waiting:
+                    below[key] = operands
+                    _check_path(waiting, below, work)
+                    work += reversed(waiting)
+                    continue
+            op = access.op_of(item)
+            name = names.get(op)
+            if name is None:
+                name = names[op] = _name(op)
+            inputs = tuple([nodes[id(operand)] for operand in operands])
+            nodes[key] = Node(op, inputs, access.attrs_of(item), None, name, item)
+        work.pop()
     graph = Graph(nodes.values(), [nodes[id(output)] for output in outputs], _untyped, typed=False)
     for node, name in node_names(graph).items():
         node.name = name
     return graph
 
 
-def _enter(
-    item: Any,
-    nodes: Mapping[int, Node],
-    below: dict[int, tuple[Any, ...]],
-    path: list[tuple[Any, Iterator[Any]]],
-    access: Access,
-) -> None:
-    """Go down to an object that has no node yet. FrontEndError if the path came through it before."""
-    if id(item) in nodes:
-        return
-    if id(item) in below:
-        items = [each for each, _ in path]
-        start = next(number for number, each in enumerate(items) if each is item)
-        cycle = " <- ".join(map(shown, [*items[start:], item]))
-        raise FrontEndError(f"the objects form a cycle, so they are no graph that rules can rewrite: {cycle}")
-    below[id(item)] = access.operands_of(item)
-    path.append((item, iter(below[id(item)])))
+def _check_path(waiting: Sequence[Any], below: Mapping[int, tuple[Any, ...]], work: Sequence[Any]) -> None:
+    """Raise FrontEndError if the path to what is waiting came through it before."""
+    for item in waiting:
+        if id(item) in below:
+            path = {id(each): each for each in reversed(work) if id(each) in below}
+            items = [*reversed(path.values())]
+            start = next(number for number, each in enumerate(items) if each is item)
+            cycle = " <- ".join(map(shown, [*items[start:], item]))
+            raise FrontEndError(f"the objects form a cycle, so they are no graph that rules can rewrite: {cycle}")
 
 
 def _native_op(node: Node) -> Op:
