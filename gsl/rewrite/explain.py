@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,8 +14,8 @@ from gsl.graph import LEAVES, Graph, Node, op_name
 from gsl.match import Match, MatchSearch, Miss
 from gsl.pat import Call, Pattern, Seq
 from gsl.rewrite.check import Refusal
-from gsl.rewrite.passes import RulePass
-from gsl.rewrite.trace import Refused, Trace
+from gsl.rewrite.passes import MAX_REFUSALS, RulePass
+from gsl.rewrite.trace import Refused, Trace, rest
 
 if TYPE_CHECKING:
     from gsl.match import Start
@@ -93,7 +94,8 @@ def _swatch(paint: Paint) -> Style:
 
 
 MAX_MATCHES = 1000
-"""The largest number of matches that are looked at."""
+"""The number of matches from which on no more are looked at, if one is not refused; and of refusals that are printed.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,9 @@ class Explanation:
     def __str__(self) -> str:
         refused = ", each of them refused" if 0 < self.matches == len(self.refused) else ""
         lines = [f"{self.rule}: {_count(self.matches, 'match', 'matches')}{refused}"]
-        lines += [f"  refused at {', '.join('%' + name for name in r.at)}: {r.reason}" for r in self.refused]
+        shown = self.refused[:MAX_MATCHES]
+        lines += [f"  refused at {', '.join('%' + name for name in r.at)}: {r.reason}" for r in shown]
+        lines += [f"  {line}" for line in rest(len(self.refused) - MAX_MATCHES, "refused match", "es")]
         if self.absent:
             lines.append(f"  the graph has no call of {', '.join(self.absent)}")
         for number, miss in enumerate(self.nearest, 1):
@@ -249,9 +253,11 @@ class _Found:
 
 
 def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Found:
-    """All matches, and the best of the other attempts."""
+    """The matches that a pass would try, and the best of the other attempts."""
     checks = RulePass(graph, [rule], "priority", Trace())
     found = _Found()
+    grouped: set[Node] = set()
+    """The members of groups, which start no smaller ones."""
     furthest: tuple[Miss, Attempt] | None = None
 
     def note(miss: Miss) -> None:
@@ -262,8 +268,11 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Foun
     search = MatchSearch(rule.plan, checks.splicer.outputs, (), checks.use_lists)
     search.on_miss = note
     for node in nodes:
+        if node in grouped:
+            continue
         furthest, before = None, found.matches
-        for match in start.matches(node, search):
+        for match in islice(start.matches(node, search), MAX_REFUSALS):
+            grouped.update(match.outputs if rule.plan.variadic is not None else ())
             try:
                 rule.admit(match)
                 checks.prepare(rule, match)
@@ -272,7 +281,7 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Foun
                 found.match(match, f"refused: {refusal}", match.outputs)
             else:
                 found.match(match, "", ())
-            if found.matches == MAX_MATCHES:
+            if found.matches >= MAX_MATCHES and found.matches > len(found.refused):
                 return found
         if furthest is not None and found.matches == before:
             found.misses.append(furthest)

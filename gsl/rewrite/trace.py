@@ -189,9 +189,9 @@ class Trace:
         for number, firings in groupby(shown, key=lambda firing: firing.round):
             lines += [f"round {number}"] if rounds > 1 else []
             lines += [f"{'  ' * (rounds > 1)}{firing}" for firing in firings]
-        lines += _rest(len(self.firings) - len(shown), "firing")
+        lines += rest(len(self.firings) - len(shown), "firing")
         lines += map(str, islice(self.refused, limit))
-        lines += _rest(0 if limit is None else len(self.refused) - limit, "refused match", "es")
+        lines += rest(0 if limit is None else len(self.refused) - limit, "refused match", "es")
         for name, trace in self.inside.items():
             lines += [f"in {name}", *(f"  {line}" for line in trace.text(limit=limit).splitlines())]
         return "\n".join(lines) or "no rule fired"
@@ -209,7 +209,8 @@ def names(found: Sequence[str], most: int = 8) -> str:
     return shown if len(found) <= most else f"{shown}, … ({len(found)} in all)"
 
 
-def _rest(number: int, what: str, plural: str = "s") -> list[str]:
+def rest(number: int, what: str, plural: str = "s") -> list[str]:
+    """The line that tells how many more there are than were printed; none if there are none."""
     return [f"… and {number} more {what}{plural * (number > 1)}"] if number > 0 else []
 
 

@@ -139,6 +139,34 @@ def test_an_explanation_is_true_when_the_rule_would_fire() -> None:
     assert not Subst(op.Exp(x), op.Exp(x), where=lambda match: False).explain(view())
 
 
+def relus(b: Builder) -> list[Any]:
+    data = b.input("x", 4)
+    return [b.call("nn.relu", data) for _ in range(1_100)]
+
+
+def test_a_match_behind_many_that_are_refused() -> None:
+    many = graph(relus)
+    last = many.nodes[-1].name
+    rule = Subst(op.ReLU(x), op.Maximum(x, x * 0), where=lambda m: m.outputs[0].name == last or "no", name="r")
+    assert rule.apply(many)[1].count() == 1
+    explanation = rule.explain(many)
+    assert explanation
+    assert len(explanation.refused) == explanation.matches - 1 == 1_099
+    assert "… and 99 more refused matches" in str(explanation)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3])
+def test_a_group_is_refused_as_a_whole(length: int) -> None:
+    """Its members start no smaller group, in a pass and in an explanation."""
+    relu = op.ReLU(x)
+    group = pat.Variadic(relu, templates=[relu])
+    rule = Subst(group, lambda m: [op.Maximum(x, x * 0)] * 3, where=lambda m: m.length(group) == length or "length")
+    three = graph(lambda b: [b.call("nn.relu", b.nodes[0] if b.nodes else b.input("x", 4)) for _ in range(3)])
+    explanation = rule.explain(three)
+    assert bool(explanation) is bool(rule.apply(three)[1].count()) is (length == 3)
+    assert explanation.matches == 1
+
+
 def test_the_furthest_come_first() -> None:
     rule = Subst(op.Tanh(op.LeakyReLU(op.ReLU(x))) + y, x)
 
