@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Final
 
 from torch import fx
 from torch.fx.graph import PythonCode, _PyTreeCodeGen
@@ -12,59 +14,31 @@ from torch.fx.graph import PythonCode, _PyTreeCodeGen
 from gsl.errors import FrontEndError
 from gsl.front.fx.handle import nodes_in
 
+_NAME: Final = attrgetter("name")
 
-class GraphBuilder(Protocol):
-    """A native graph that is being written, from its first node to its last."""
 
-    graph: fx.Graph
-    order: dict[fx.Node, int]
-    """The places of the nodes of the old graph."""
-    names: set[str]
-    """The names of those."""
+class GraphBuilder:
+    """A new graph that is being written, from its first node to its last: kept nodes are copied."""
+
+    def __init__(self, old: fx.Graph | None = None, graph: fx.Graph | None = None) -> None:
+        extras = getattr(old, "_tracer_cls", None), getattr(old, "_tracer_extras", None)
+        self.graph = fx.Graph(None, *extras) if graph is None else graph
+        self.order = {} if old is None else dict(zip(old.nodes, itertools.count()))
+        """The places of the nodes of the old graph."""
+        self.names = set(map(_NAME, self.order))
+        """The names of those."""
 
     def create(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
     ) -> fx.Node:
         """A new node, behind all that was written so far."""
+        return _created(self.graph, kind, target, args, kwargs, name, type)
 
     def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """The counterpart of an old node, with another target and other arguments, and everything else as it was.
 
         It stands behind all that was written so far.
         """
-
-    def stay(self, node: fx.Node) -> fx.Node:
-        """The counterpart of an old node that does not change, behind everything that was written so far."""
-
-    def fetch(self, node: fx.Node) -> fx.Node:
-        """The counterpart of an old node without arguments, somewhere before the node that is written next."""
-
-    def catch_up(self, node: fx.Node) -> None:
-        """Move the insertion point behind an old node, which stays where it is."""
-
-    def has_passed(self, node: fx.Node) -> bool:
-        """True if an old node that is kept stands before the next node that is written."""
-
-    def note(self, undo: Callable[[], object]) -> None:
-        """Remember how to take back a change that was just made to something which the old program uses too."""
-
-
-class NewGraph:
-    """A graph of its own: kept nodes are copied."""
-
-    def __init__(self, old: fx.Graph | None = None) -> None:
-        self.graph = (
-            fx.Graph() if old is None else fx.Graph(tracer_cls=old._tracer_cls, tracer_extras=old._tracer_extras)
-        )
-        self.order = {} if old is None else places(old)
-        self.names = {node.name for node in self.order}
-
-    def create(
-        self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str, type: Any = None
-    ) -> fx.Node:
-        return _created(self.graph, kind, target, args, kwargs, name, type)
-
-    def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         copy = _created(self.graph, node.op, target, args, kwargs, node.name, node.type)
         if copy.name != node.name:
             copy.name = node.name
@@ -72,19 +46,23 @@ class NewGraph:
         return copy
 
     def stay(self, node: fx.Node) -> fx.Node:
+        """The counterpart of an old node that does not change, behind everything that was written so far."""
         return self.keep(node, node.target, node.args, dict(node.kwargs))
 
     def fetch(self, node: fx.Node) -> fx.Node:
+        """The counterpart of an old node without arguments, somewhere before the node that is written next."""
         return self.stay(node)
 
     def catch_up(self, node: fx.Node) -> None:
-        """Nothing: everything is written behind all that was."""
+        """Move the insertion point behind an old node that stays where it is; none does in a new graph."""
 
     def has_passed(self, node: fx.Node) -> bool:
+        """True if an old node that is kept stands before the next node that is written."""
         return True
 
     def note(self, undo: Callable[[], object]) -> None:
-        """Nothing: the old program shares nothing with this graph."""
+        """Remember how to take back a change to something which the old program uses too, as nothing of a new graph
+        is."""
 
 
 class CodelessGraph(fx.Graph):
@@ -127,16 +105,14 @@ def give_code(module: fx.GraphModule) -> fx.GraphModule:
     return module
 
 
-class InPlace:
+class InPlace(GraphBuilder):
     """The old graph itself: kept nodes stay where they are, or move to where they are needed.
 
     A context: an error within it takes back all that was done.
     """
 
     def __init__(self, graph: fx.Graph) -> None:
-        self.graph = graph
-        self.order = places(graph)
-        self.names = {node.name for node in self.order}
+        super().__init__(graph, graph)
         self._front = -1
         """The place of the last node that stayed where it was; everything written stands there or before it."""
         self._next: fx.Node = next(iter(graph.nodes))
@@ -258,25 +234,12 @@ def _created(
     """A new node. Its arguments are set afterwards, because a graph searches those that it is handed for raw sizes."""
     new = graph.create_node(kind, target, (), {}, name, type)
     if args or kwargs:
-        set_arguments(new, args, kwargs)
+        new._update_args_kwargs(args, kwargs)
     return new
-
-
-def set_arguments(node: fx.Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Give a node other arguments.
-
-    It is what torch does where ``args`` and ``kwargs`` of a node are set, for both at once, and without looking the
-    node up by its target, which stays.
-    """
-    node._update_args_kwargs(args, kwargs)
-
-
-def places(graph: fx.Graph) -> dict[fx.Node, int]:
-    """The places of the nodes of a graph."""
-    return {node: place for place, node in enumerate(graph.nodes)}
 
 
 def _assign(node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if target is not node.target:
         node.target = target
-    set_arguments(node, args, kwargs)
+    # It is what torch does where ``args`` and ``kwargs`` are set, for both at once, and without looking the node up.
+    node._update_args_kwargs(args, kwargs)

@@ -19,7 +19,7 @@ from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.handle import RULE, FxLeaf, ModuleLeaves, memory, native_of
+from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of
 from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.mutations import pass_results
@@ -33,7 +33,7 @@ _STATIC: Final = "_dynamo_static_input_type"
 """The entry by which dynamo marks what it feeds from a module or another place that outlives the call."""
 
 
-class CompiledLeaves(ModuleLeaves):
+class CompiledLeaves(FxLeaves):
     """The leaves of such a graph: its placeholders of these names are weights, next to the attributes of the module."""
 
     def __init__(self, root: torch.nn.Module, weights: Collection[str], values: Values) -> None:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
-from operator import is_
+from operator import attrgetter, contains, is_
 from typing import Any, Final
 
 import torch
@@ -40,10 +40,13 @@ class MetadataFields:
         """The fields that the graph of these nodes uses; ``values`` are those of the graph."""
 
         def occurs(key: str) -> bool:
-            return any(key in node.meta for node in nodes)
+            return any(map(contains, map(_META, nodes), repeat(key)))
 
-        mode = next((found for node in nodes if (found := _mode(values.value(node))) is not None), None)
+        mode = next(filter(None, map(_mode, map(values.value, nodes))), None)
         return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode)
+
+
+_META: Final = attrgetter("meta")
 
 
 def _mode(value: Any) -> FakeTensorMode | None:
@@ -80,12 +83,11 @@ def _form(value: torch.Tensor) -> Form | None:
         return None
 
 
-def _form_with(properties: tuple[Any, ...]) -> Form:
-    known = _FORMS.get(properties)
-    if known is None:
-        _keep(_FORMS, properties, known := Form(properties))
-    return known
+_MOST_KEPT: Final = 8192
+"""The largest number of answers in one of these tables."""
 
+_form_with: Final = functools.lru_cache(_MOST_KEPT)(Form)
+"""The form of a combination of properties."""
 
 _CPU: Final = torch.device("cpu")
 
@@ -138,17 +140,11 @@ def _memory(properties: tuple[Any, ...]) -> torch.Tensor:
         return torch.empty_strided(properties[0], properties[1], dtype=properties[2], device="meta")
 
 
-_FORMS: Final[dict[tuple[Any, ...], Form]] = {}
-"""The form of each combination of properties."""
-
 _LAYOUTS: Final[dict[Any, TensorLayout]] = {}
 """The results of calls of operators that were run, by all that they depend on."""
 
 _LIES: Final[dict[Any, bool]] = {}
 """True where the result of such a call lies alike whatever the layout of some of its operands, which are numbered."""
-
-_MOST_KEPT: Final = 8192
-"""The largest number of answers in one of these tables."""
 
 
 class Fakes:
@@ -319,7 +315,8 @@ class Fakes:
         layout = None if alike is None else _LAYOUTS.get(alike) or self._layout_before(alike, replaced)
         if layout is not None:
             for old in map(self.old.value, replaced):
-                if type(old) is FakeTensor and old.fake_mode is self.mode and _is_of(old, self._form(old), layout):
+                is_alike = type(old) is FakeTensor and old.fake_mode is self.mode and self._form(old) is layout.form
+                if is_alike and not old.requires_grad:
                     return old, layout
             return layout.fake(self.mode), layout
         operands = [self.values.value(arg) for arg in node._input_nodes]
@@ -449,11 +446,6 @@ def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:
     if len(table) >= _MOST_KEPT:
         table.clear()
     table[key] = answer
-
-
-def _is_of(value: FakeTensor, form: Form | None, layout: TensorLayout) -> bool:
-    """True for a tensor of that layout and form."""
-    return form is layout.form and not value.requires_grad
 
 
 def _is_strided(value: Any) -> bool:

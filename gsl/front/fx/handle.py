@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -142,36 +142,21 @@ _LITERAL_NAME: Final = re.compile(r"_?(lifted_)?(lifted_tensor|tensor_constant)(
 """Names under which tracers, ``torch.export`` and GSL keep tensors that are literals of the program."""
 
 
-class FxLeaves(Protocol):
-    """Tells the kinds of the placeholders and attributes of a native graph."""
-
-    def kind(self, node: fx.Node) -> str | None:
-        """``"input"``, ``"param"`` or ``"const"``; ``None`` for an attribute that is no tensor."""
-
-    def leaf(self, node: fx.Node) -> FxLeaf:
-        """The leaf of a weight or literal tensor."""
-
-    def of_module(self, path: str, value: Any) -> FxLeaf:
-        """The leaf of a weight of a called module."""
-
-    def memory(self, node: fx.Node) -> Hashable:
-        """A key of the memory of a placeholder or attribute: equal for tensors that share their memory."""
-
-    def written(self) -> Mapping[str, int | None]:
-        """The names of the placeholders that are overwritten at the end, each with the number of the output that is
-        written to it; ``None`` for one that only shares memory with such a placeholder."""
-
-
-class ModuleLeaves:
-    """The leaves of a ``GraphModule``: attributes of the module and its submodules, one leaf per tensor."""
+class FxLeaves:
+    """The kinds of the placeholders and attributes of a native graph, and its leaves: those of a ``GraphModule`` are
+    attributes of the module and its submodules, one leaf per tensor."""
 
     def __init__(self, root: torch.nn.Module) -> None:
         self.root = root
         self._by_tensor: dict[int, FxLeaf] = {}
         self._owners: dict[str, Any] = {"": root}
         """The owners of the attributes that were read so far, by path: mostly modules, each with several attributes."""
+        self.written: Mapping[str, int | None] = {}
+        """The names of the placeholders that are overwritten at the end, each with the number of the output that is
+        written to it; ``None`` for one that only shares memory with such a placeholder."""
 
     def kind(self, node: fx.Node) -> str | None:
+        """``"input"``, ``"param"`` or ``"const"``; ``None`` for an attribute that is no tensor."""
         if node.op == "placeholder":
             return INPUT
         owner, name = self._place(node)
@@ -181,6 +166,7 @@ class ModuleLeaves:
         return PARAM if registered and not _LITERAL_NAME.match(name) else CONST
 
     def leaf(self, node: fx.Node) -> FxLeaf:
+        """The leaf of a weight or literal tensor."""
         return self.of_module(str(node.target), getattr(*self._place(node)))
 
     def _place(self, node: fx.Node) -> tuple[Any, str]:
@@ -191,47 +177,40 @@ class ModuleLeaves:
         return self._owners[path], name
 
     def of_module(self, path: str, value: Any) -> FxLeaf:
+        """The leaf of a weight of a called module."""
         return self._by_tensor.setdefault(id(value), FxLeaf(path, value))
 
     def memory(self, node: fx.Node) -> Hashable:
+        """A key of the memory of a placeholder or attribute: equal for tensors that share their memory."""
         if node.op == "placeholder":
             return node
         value = getattr(*self._place(node))
         return memory(value) if isinstance(value, torch.Tensor) else str(node.target)
 
-    def written(self) -> Mapping[str, int | None]:
-        return {}
 
-
-class ExportedLeaves:
+class ExportedLeaves(FxLeaves):
     """The leaves of an exported program: its placeholders, by the signature."""
 
     def __init__(self, exported: ExportedProgram) -> None:
+        super().__init__(exported.graph_module)
         self.exported = exported
         signature = exported.graph_signature
         self._specs: dict[str, InputSpec] = {spec.arg.name: spec for spec in signature.input_specs}
-        self._written = self._find_written()
+        self.written = self._find_written()
 
     def kind(self, node: fx.Node) -> str | None:
         if node.op == "get_attr":
             return None
         spec = self._specs.get(node.name)
         # A buffer that the program updates has no fixed value: to the view it is one more input.
-        if spec is None or node.name in self._written:
-            return INPUT
-        match spec.kind:
-            case InputKind.PARAMETER | InputKind.BUFFER:
-                return PARAM
-            case InputKind.CONSTANT_TENSOR:
-                return CONST
-        return INPUT
+        return INPUT if spec is None or node.name in self.written else _KINDS.get(spec.kind, INPUT)
 
     def leaf(self, node: fx.Node) -> FxLeaf:
         return FxLeaf(str(self._specs[node.name].target), self._tensor(self._specs[node.name]))
 
     def _tensor(self, spec: InputSpec) -> Any:
         """The tensor of a weight or literal; ``None`` for anything else."""
-        if spec.kind not in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+        if spec.kind not in _KINDS:
             return None
         name, state = str(spec.target), self.exported.state_dict
         return state[name] if name in state else self.exported.constants[name]
@@ -241,16 +220,14 @@ class ExportedLeaves:
         value = None if spec is None else self._tensor(spec)
         return memory(value) if isinstance(value, torch.Tensor) else node
 
-    def written(self) -> Mapping[str, int | None]:
-        return self._written
-
     def _find_written(self) -> Mapping[str, int | None]:
-        """See :meth:`written`."""
         (results,) = next(node for node in reversed(self.exported.graph.nodes) if node.op == "output").args
         outputs = zip(self.exported.graph_signature.output_specs, results)
         # The outputs of the view are those that are no constants.
         values = [spec for spec, result in outputs if isinstance(result, fx.Node)]
         own = {(_WRITES[s.kind], s.target): place for place, s in enumerate(values) if s.kind in _WRITES}
+        if not own:
+            return {}
         written: dict[str, int | None] = {}
         touched: set[Hashable] = set()
         for name, entry in self._specs.items():
@@ -263,9 +240,8 @@ class ExportedLeaves:
                 written[name] = None
         return written
 
-    def of_module(self, path: str, value: Any) -> FxLeaf:
-        raise AssertionError("an exported program calls no modules")
 
+_KINDS: Final = {InputKind.PARAMETER: PARAM, InputKind.BUFFER: PARAM, InputKind.CONSTANT_TENSOR: CONST}
 
 _WRITES: Final = {
     OutputKind.BUFFER_MUTATION: InputKind.BUFFER,

@@ -21,7 +21,6 @@ from gsl.front.fx.handle import (
     FxLeaf,
     FxLeaves,
     FxReading,
-    ModuleLeaves,
     attribute,
     memory,
     nodes_in,
@@ -72,12 +71,9 @@ class FxLoader(Loader):
         self._leaf_views: dict[FxLeaf, Node] = {}
         self._is_exported = isinstance(leaves, ExportedLeaves)
 
+    @paused_collector()
     def load(self) -> Graph:
         """The view."""
-        with paused_collector():
-            return self._load()
-
-    def _load(self) -> Graph:
         natives = list(self.graph.nodes)
         self.mutations = mutations(self.graph, natives, self.reader, self.leaves)
         outputs: list[Node] = []
@@ -108,7 +104,7 @@ class FxLoader(Loader):
                     continue
                 if form.op is None or not self._tree(node):
                     self._opaque(node, form.effect)
-        written = self.leaves.written()
+        written = self.leaves.written
         names = {node.name: node for node in self.graph.find_nodes(op="placeholder")} if written else {}
         places = {self.views[names[name]]: place for name, place in written.items()}
         return Graph(self.nodes, outputs, self.infer, canonical, places)
@@ -400,7 +396,7 @@ class FxLoader(Loader):
 
     def _inner(self, module: fx.GraphModule) -> FxLoader:
         """The loader of the graph of a group."""
-        inner = FxLoader(module, module.graph, ModuleLeaves(module), Values(), self.infer)
+        inner = FxLoader(module, module.graph, FxLeaves(module), Values(), self.infer)
         inner.declared = self.declared
         return inner
 

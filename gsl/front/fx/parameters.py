@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -33,23 +33,6 @@ if TYPE_CHECKING:
     from gsl.front.fx.write import FxWriter
 
 
-class FxParameterStore(Protocol):
-    """The weights of the program that is being built."""
-
-    def read(self, node: Node, writer: FxWriter) -> fx.Node:
-        """A native node that reads the tensor of a param or const; registers the tensor if it is new."""
-
-    @property
-    def training(self) -> bool:
-        """True if the program is for training."""
-
-    def add_module(self, module: torch.nn.Module, name: str) -> str:
-        """Register a new submodule; its path."""
-
-    def add_graph(self, module: fx.GraphModule, name: str) -> str:
-        """Register the graph of an outlined group; its path."""
-
-
 class ModuleParameterStore:
     """The weights of a ``GraphModule``: attributes of it and of its submodules.
 
@@ -64,6 +47,7 @@ class ModuleParameterStore:
         """The paths of the modules that belong to the new program alone."""
 
     def read(self, node: Node, writer: FxWriter) -> fx.Node:
+        """A native node that reads the tensor of a param or const; registers the tensor if it is new."""
         if isinstance(node.native, FxLeaf):
             path = node.native.name
         else:
@@ -85,14 +69,17 @@ class ModuleParameterStore:
 
     @property
     def training(self) -> bool:
+        """True if the program is for training."""
         return self.new.training
 
     def add_module(self, module: torch.nn.Module, name: str) -> str:
+        """Register a new submodule; its path."""
         name = unique(name, lambda name: hasattr(self.new, name))
         self.new.add_module(name, module)
         return name
 
     def add_graph(self, module: fx.GraphModule, name: str) -> str:
+        """Register the graph of an outlined group; its path."""
         return self.add_module(module, name)
 
     def finish(self, graph: fx.Graph) -> fx.GraphModule:
@@ -272,6 +259,8 @@ class ExportedParameterStore:
     literal tensor is a constant of the program.
     """
 
+    training = False
+
     def __init__(self, old: ExportedProgram) -> None:
         self.old = old
         self.state: dict[str, Any] = dict(old.state_dict)
@@ -316,10 +305,6 @@ class ExportedParameterStore:
         self._last[kind] = new
         return new
 
-    @property
-    def training(self) -> bool:
-        return False
-
     def add_module(self, module: torch.nn.Module, name: str) -> str:
         raise FrontEndError(
             f"{name}: an exported program can't call the module {type(module).__name__}; "
@@ -351,26 +336,22 @@ class ExportedParameterStore:
 
     def _inputs(self, graph: fx.Graph) -> list[InputSpec]:
         """The specs of the placeholders; weights that lost their last user are removed with theirs."""
-        used_before = {node.name for node in self.old.graph.nodes if node.op == "placeholder" and node.users}
-        specs = {spec.arg.name: spec for spec in self.old.graph_signature.input_specs} | self._added
+        signature = self.old.graph_signature
+        used_before = {node.name for node in self.old.graph.find_nodes(op="placeholder") if node.users}
+        specs = {spec.arg.name: spec for spec in signature.input_specs} | self._added
+        written = {*signature.buffers_to_mutate.values(), *signature.parameters_to_mutate.values()}
         result: list[InputSpec] = []
         removed: list[InputSpec] = []
-        for node in list(graph.nodes):
-            if node.op != "placeholder":
-                continue
+        for node in graph.find_nodes(op="placeholder"):
             spec = specs[node.name]
-            if spec.kind in _PREFIX and not node.users and node.name in used_before and not self._is_written_to(spec):
+            is_weight = spec.kind in _PREFIX and spec.target not in written
+            if is_weight and not node.users and node.name in used_before:
                 graph.erase_node(node)
                 removed.append(spec)
             else:
                 result.append(dataclasses.replace(spec, arg=copy.copy(spec.arg)))
         self._forget(removed, {spec.target for spec in result})
         return result
-
-    def _is_written_to(self, spec: InputSpec) -> bool:
-        signature = self.old.graph_signature
-        mutated = {*signature.buffers_to_mutate.values(), *signature.parameters_to_mutate.values()}
-        return spec.target in mutated
 
     def _forget(self, removed: list[InputSpec], used: set[str | None]) -> None:
         """Drop the tensors of removed placeholders, unless they are used under another name."""
@@ -408,6 +389,10 @@ class ExportedParameterStore:
             if any(argument.name and argument.name not in names for argument in arguments):
                 entry.signature = None
         return entries
+
+
+FxParameterStore = ModuleParameterStore | ExportedParameterStore
+"""The weights of a program that is being built."""
 
 
 def unlifted(exported: ExportedProgram) -> fx.GraphModule:

@@ -22,11 +22,11 @@ from torch.export.graph_signature import InputKind
 from gsl.errors import FrontEndError, PicklingError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx import spellings
-from gsl.front.fx.builder import InPlace, NewGraph, give_code
+from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
-from gsl.front.fx.handle import ExportedLeaves, FxLeaves, ModuleLeaves, module_path, native_of
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, module_path, native_of
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
@@ -221,7 +221,7 @@ class GraphModuleProgram(FxProgram):
         return self._placeholders
 
     def _leaves(self) -> FxLeaves:
-        return ModuleLeaves(self._module)
+        return FxLeaves(self._module)
 
     @property
     def _writable(self) -> Writable:
@@ -232,7 +232,7 @@ class GraphModuleProgram(FxProgram):
         native = self._module.graph
         with _STORING, paused_collector():
             parameters = ModuleParameterStore(self._module)
-            builder = NewGraph(native)
+            builder = GraphBuilder(native)
             storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
             storer.store()
             builder.graph.lint()
@@ -336,7 +336,7 @@ class ExportProgram(FxProgram, Unchangeable):
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         with _STORING, paused_collector():
             parameters = ExportedParameterStore(self._exported)
-            builder = NewGraph(self._exported.graph)
+            builder = GraphBuilder(self._exported.graph)
             storer = FxStorer(graph, self._exported.graph, self._values, self._devices, parameters, "aten", builder)
             storer.store()
             try:

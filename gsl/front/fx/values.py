@@ -110,15 +110,15 @@ class FxTypes(dict[fx.Node, "Type | None"]):
             try:
                 return self._by_shape[key]
             except KeyError:
-                found = self._by_shape[key] = self._one(_tensor_type(*key))
+                type = _tensor_type(*key)
+                found = self._by_shape[key] = self._same.setdefault(type, type)
                 return found
             except TypeError:  # symbolic sizes can't be keys
                 pass
-        type = None if value is None or is_scalar(value) else type_of_value(value)
-        return None if type is None else self._one(type if has_symbols(type) else _common(type))
-
-    def _one(self, type: Type) -> Type:
-        """The object that stands for a type in this graph."""
+        own = None if value is None or is_scalar(value) else type_of_value(value)
+        if own is None:
+            return None
+        type = own if has_symbols(own) else _common(own)
         return self._same.setdefault(type, type)
 
 

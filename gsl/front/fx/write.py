@@ -16,7 +16,7 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of, is_literal
 from gsl.front.core.store import unique
 from gsl.front.fx import spellings
-from gsl.front.fx.builder import GraphBuilder, NewGraph
+from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.groups import write_group
@@ -73,7 +73,7 @@ class FxWriter:
 
     def inner(self, value: Callable[[Node], Any], parameters: FxParameterStore) -> FxWriter:
         """A writer of a graph of its own within this one."""
-        return FxWriter(value, NewGraph(), self.fakes.inner(), parameters, self.dialect, self.devices)
+        return FxWriter(value, GraphBuilder(), self.fakes.inner(), parameters, self.dialect, self.devices)
 
     # ------------------------------------------------------------ what is kept
 
