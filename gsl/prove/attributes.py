@@ -60,7 +60,7 @@ def derived(calc: Calculation, spec: OpSpec, full: dict[str, Any], types: tuple[
 
 def _canonical(
     calc: Calculation, spec: OpSpec, name: str, value: Any, operands: tuple[Any, ...], types: tuple[Type, ...],
-    given_axis: Any = 0,
+    given_axis: Any,
 ) -> Any:  # fmt: skip
     if isinstance(value, list):
         value = tuple(value)
@@ -82,10 +82,13 @@ def _canonical(
         raise Unproved(str(error)) from None
 
 
-def demanded(calc: Calculation, spec: OpSpec, name: str, value: Any, operands: tuple[Any, ...]) -> Any:
-    """An attribute that a source demands, in canonical form. Impossible if it has none."""
+def demanded(
+    calc: Calculation, spec: OpSpec, name: str, value: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any]
+) -> Any:
+    """An attribute that a source demands, in canonical form, beside others. Impossible if it has none."""
+    types = tuple(type_of(calc, operand) for operand in operands)
     try:
-        return _canonical(calc, spec, name, value, operands, tuple(type_of(calc, operand) for operand in operands))
+        return _canonical(calc, spec, name, value, operands, types, attrs.get("axis", 0))
     except Unproved as error:
         raise Impossible(str(error)) from None
 

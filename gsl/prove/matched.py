@@ -14,8 +14,8 @@ from gsl.pat import Call, Leaf, Like, Pattern, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.pat.variadic import parts
 from gsl.prove.path import Path
-from gsl.prove.poly import Poly, Unproved, Whole, number
-from gsl.prove.tensor import DTYPES, Calculation, DType, Real, Tensor, Value
+from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, number
+from gsl.prove.tensor import Calculation, DType, Real, Tensor, Value
 from gsl.rewrite import Subst
 from gsl.spec import OpSpec, Trait
 

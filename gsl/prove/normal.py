@@ -34,7 +34,7 @@ class TermAlgebra:
     """Computes with normal forms in one case of a proof."""
 
     path: Path
-    partial: list[tuple[str, SumTerm]] = field(default_factory=list)
+    partial: list[tuple[str, tuple[SumTerm, ...]]] = field(default_factory=list)
     """The functions that are not defined everywhere, with what they were applied to."""
 
     # Sums and products
@@ -152,7 +152,7 @@ class TermAlgebra:
                     return None
                 if known is None:
                     guards.add((kind, p))
-            for guard in list(guards):
+            for guard in sorted(guards, key=str):
                 if any(self._contradicts(guard, other) for other in guards):
                     return None
                 if any(other != guard and self._implies(other, guard) for other in guards):
@@ -176,7 +176,7 @@ class TermAlgebra:
             size = self.path.size(atom)
             if size.number == 1:
                 return self._with(term, atom, Poly())
-            for kind, p in term.guards:
+            for kind, p in sorted(term.guards, key=str):
                 parts = p.linear(atom)
                 if kind == "==" and parts is not None and parts[0].number in (1, -1):
                     value = -parts[1] * parts[0]
@@ -268,7 +268,7 @@ class TermAlgebra:
         guard = self.outer_guard(arguments)
         if guard is None:
             if partial:
-                self.partial += [(name, argument) for argument in arguments]
+                self.partial.append((name, arguments))
             return self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
         parts = []
         for case in (guard, *negations(guard)):

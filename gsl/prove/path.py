@@ -254,7 +254,7 @@ class Path:
         """An operation of :mod:`gsl.prove.poly`, as simple as it is known to be."""
         match name:
             case "quotient":
-                return self.quotient(*operands)
+                return self.quotient(operands[0], operands[1], shown=True)
             case "pick":
                 return self.pick(*operands)
             case "common":
@@ -265,25 +265,29 @@ class Path:
                 return self.prefix(*operands)
         if name == poly.CODE and len(set(operands)) == 1:
             return operands[0]
+        if name.startswith(poly.RESULT) and "float" in poly.DTYPES[operands[0].number or 0]:
+            return operands[0]
         return operation(name, *operands)
 
-    def quotient(self, p: Poly, divisor: Poly) -> Poly:
-        """``p // divisor``, rounded down. Unproved if the divisor may be less than 1."""
+    def quotient(self, p: Poly, divisor: Poly, shown: bool = False) -> Poly:
+        """``p // divisor``, rounded down. Unproved if the divisor may be less than 1, unless that was ``shown``."""
         p, divisor = self.reduce(p), self.reduce(divisor)
         if divisor.number == 1:
             return p
         if p.number is not None and divisor.number is not None and divisor.number:
             return Poly.of(p.number // divisor.number)
-        if not self.at_least(divisor - 1):
+        if not shown and not self.at_least(divisor - 1):
             self.require((">=", divisor - 1), "a division")
+        if not divisor.terms:
+            raise Impossible("a division by 0")
         whole, rest = p.over(divisor)
-        if self.at_least(rest) and self.at_least(divisor - rest - 1):
+        if not rest.terms or (self.at_least(rest) and self.at_least(divisor - rest - 1)):
             return whole
         for atom in sorted(rest.atoms):  # (p // a + r) // b = (p + r · a) // (a · b)
             parts = rest.linear(atom)
             if atom.operation == poly.QUOTIENT and parts is not None and parts[0] == Poly.of(1):
                 inner, by = atom.operands
-                return whole + self.quotient(inner + parts[1] * by, by * divisor)
+                return whole + self.quotient(inner + parts[1] * by, by * divisor, shown=True)
         return whole + operation(poly.QUOTIENT, rest, divisor)
 
     def remainder(self, p: Poly, divisor: Poly) -> Poly:
@@ -324,12 +328,11 @@ class Path:
         for size in map(self.reduce, sizes):
             found |= self._parts(size)
         found -= {Poly.of(1)}
-        large = [size for size in found if self.at_least(size - 2)]
-        if large:
-            return large[0]
-        if len(found) < 2:
-            return next(iter(found), Poly.of(1))
-        return operation(poly.COMMON, *sorted(found, key=lambda p: p.text))
+        parts = sorted(found, key=lambda p: p.text)
+        large = [size for size in parts if self.at_least(size - 2)]
+        if large or len(parts) < 2:
+            return [*large, *parts, Poly.of(1)][0]
+        return operation(poly.COMMON, *parts)
 
     def _parts(self, size: Poly) -> set[Poly]:
         atom = next(iter(size.terms), ())

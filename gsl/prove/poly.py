@@ -19,8 +19,15 @@ QUOTIENT, PICK, COMMON, LARGER, SMALLER, CODE = "quotient", "pick", "common", "m
 of axes that are broadcast, the larger and the smaller of two numbers, and a dtype that follows from others."""
 PREFIX, MEMBER = "prefix", "member"
 """Two more, of a sum of sizes: the sum of those before a number, and the number of the one that contains a place."""
+RESULT = "dtype of"
+"""The first words of one more: the dtype of a function's result, which is that of its operands if these are floats."""
 SIZE, NUMBER = "size", "number"
 """The first words of operations that are a variable of the instance with a number: of least 1, and of least 0."""
+DTYPES = (
+    "", "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "uint16",
+    "uint32", "uint64", "complex64", "complex128",
+)  # fmt: skip
+"""The dtypes by their code."""
 _MOST_STEPS = 200
 """No division takes more."""
 
@@ -180,10 +187,15 @@ class Poly:
         return total
 
     @once
+    def ordered(self) -> list[tuple[Monomial, int]]:
+        """The terms as they are written: products of more factors first, then by name."""
+        return sorted(self.terms.items(), key=lambda term: (-len(term[0]), [atom.name for atom in term[0]]))
+
+    @once
     def text(self) -> str:
         """The polynomial as it is written."""
         parts: list[str] = []
-        for monomial, count in sorted(self.terms.items(), key=lambda term: (-len(term[0]), str(term))):
+        for monomial, count in self.ordered:
             product = "·".join(str(atom) for atom in monomial)
             size = "" if abs(count) == 1 and monomial else str(abs(count))
             sign = ("-" if count < 0 else "") if not parts else (" - " if count < 0 else " + ")
@@ -341,8 +353,13 @@ class Whole:
         return self.path.decide((kind, (self.poly - other) * sign + more))
 
     def __eq__(self, other: object) -> bool:
-        found = self._is("==", other)
-        return False if found is NotImplemented else bool(found)
+        if isinstance(other, float):
+            return other.is_integer() and self == int(other)
+        if isinstance(other, (Whole, int)) and not isinstance(other, bool):
+            return bool(self._is("==", other))
+        if other is None or isinstance(other, (bool, str, tuple, list)):
+            return False
+        raise Unproved("it compares a whole number with one that may not be whole")
 
     def __ne__(self, other: object) -> bool:
         return not self == other

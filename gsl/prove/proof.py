@@ -248,44 +248,56 @@ def _short(value: SumTerm) -> str:
     return text if len(text) < 300 else text[:297] + "…"
 
 
+Arguments = tuple[SumTerm, ...]
+
+
 def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
     """Show that all that the target divides by (or takes the logarithm of, …) the source does, too."""
-    known = {(name, part.text): part for name, value in source.partial for part in _parts(name, value)}
-    needed = {(name, part.text): (name, part) for name, value in target.partial for part in _factors(name, value)}
-    for name, value in needed.values():
-        if _always(target, name, value) or (name, value.text) in known:
+    known = {_text(name, part): (name, part) for name, values in source.partial for part in _parts(name, values)}
+    needed = {_text(name, part): (name, part) for name, values in target.partial for part in _factors(name, values)}
+    for text, (name, values) in needed.items():
+        if text in known or _always(target, name, values):
             continue
-        wanted = _any_index(name, value)
-        if not any(alike(target, wanted, _any_index(other, found)) for (other, _), found in known.items()
-                   if other == name):  # fmt: skip
-            raise Unproved(f"the target takes {name} of {_short(value)}, of which the source takes none")
+        wanted = _any_index(name, values)
+        if not any(alike(target, wanted, _any_index(*found)) for found in known.values() if found[0] == name):
+            shown = ", ".join(map(_short, values))
+            raise Unproved(f"the target takes {name} of {shown}, of which the source takes none")
 
 
-def _parts(name: str, value: SumTerm) -> list[SumTerm]:
+def _text(name: str, values: Arguments) -> str:
+    return f"{name}({', '.join(value.text for value in values)})"
+
+
+def _parts(name: str, values: Arguments) -> list[Arguments]:
     """The values that are not 0 (or negative, …) if one is not: of a product, each factor."""
-    return [value, *_factors(name, value)]
+    return [values, *_factors(name, values)]
 
 
-def _factors(name: str, value: SumTerm) -> list[SumTerm]:
+def _factors(name: str, values: Arguments) -> list[Arguments]:
     """The values that must differ from 0 so that one does: of a product, each factor."""
-    if name != "inverse" or len(value.terms) != 1 or value.terms[0].bound or not value.terms[0].factors:
-        return [value]
-    inner: list[SumTerm] = []
-    for factor, _ in value.terms[0].factors:
+    (term, *others) = values[0].terms or (None,)
+    if name != "inverse" or term is None or others or term.bound or not term.factors:
+        return [values]
+    inner: list[Arguments] = []
+    for factor, _ in term.factors:
         inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
-        inner.append(factor.arguments[0] if inverse and isinstance(factor, FunctionTerm) else SumTerm(
-            (Term(Fraction(1), ((factor, 1),)),)))  # fmt: skip
+        inner.append(factor.arguments if inverse and isinstance(factor, FunctionTerm) else (SumTerm(
+            (Term(Fraction(1), ((factor, 1),)),)),))  # fmt: skip
     return inner
 
 
-def _always(algebra: TermAlgebra, name: str, value: SumTerm) -> bool:
+def _always(algebra: TermAlgebra, name: str, values: Arguments) -> bool:
     if name == "inverse":
-        return is_nonzero(algebra, value)
-    return is_positive(algebra, value, strictly=name != "sqrt")
+        return is_nonzero(algebra, values[0])
+    return name in _OF_POSITIVE and is_positive(algebra, values[0], strictly=name != "sqrt")
 
 
-def _any_index(name: str, value: SumTerm) -> Term:
-    """A term that stands for a function of a sum at any values of its indices."""
-    own = {atom for term in value.terms for atom in term.bound}
-    indices = sorted(atom for atom in atoms_of(value) if atom.size is not None and atom not in own)
-    return Term(Fraction(1), ((FunctionTerm(name, (value,)), 1),), tuple(indices))
+_OF_POSITIVE = ("sqrt", "log", "log2", "log10", "log1p")
+"""The functions that have a value for all positive numbers."""
+
+
+def _any_index(name: str, values: Arguments) -> Term:
+    """A term that stands for a function of sums at any values of its indices."""
+    own = {atom for value in values for term in value.terms for atom in term.bound}
+    indices = sorted(atom for value in values for atom in atoms_of(value) if atom.size is not None and atom not in own)
+    return Term(Fraction(1), ((FunctionTerm(name, values), 1),), tuple(dict.fromkeys(indices)))

@@ -8,8 +8,9 @@ from typing import Any
 from gsl.errors import GSLError
 from gsl.prove.poly import IntAtom, Poly, Relation
 
-TIMEOUT = 400
-"""Milliseconds that the solver has for one question."""
+EFFORT = 1_000_000
+"""The steps that the solver has for one question. They are counted by itself, so that an answer depends on the question
+alone, not on how fast the machine is or on what was asked before."""
 
 
 class MissingSolverError(GSLError, ImportError):
@@ -26,17 +27,18 @@ def solver() -> Any:
 
 
 class Question:
-    """One question to the solver."""
+    """One question to the solver, in a context of its own: names and terms of other questions change its order."""
 
     def __init__(self, reduce: Callable[[Poly], Poly]) -> None:
         z3 = self.z3 = solver()
         self.reduce = reduce
-        self.solver = z3.SolverFor("QF_NIA")
-        self.solver.set("timeout", TIMEOUT)
+        self.context = z3.Context()
+        self.solver = z3.SolverFor("QF_NIA", ctx=self.context)
+        self.solver.set("rlimit", EFFORT)
         self.known: dict[IntAtom, Any] = {}
 
     def follows(self, goal: Relation, facts: Iterable[Relation]) -> bool:
-        for fact in facts:
+        for fact in sorted(facts, key=str):
             self.solver.add(self.relation(fact))
         self.solver.add(self.z3.Not(self.relation(goal)))
         return bool(self.solver.check() == self.z3.unsat)
@@ -47,9 +49,9 @@ class Question:
         return left >= 0 if kind == ">=" else left == 0 if kind == "==" else left != 0
 
     def expression(self, p: Poly) -> Any:
-        total: Any = self.z3.IntVal(0)
-        for monomial, count in p.terms.items():
-            value: Any = self.z3.IntVal(count)
+        total: Any = self.z3.IntVal(0, self.context)
+        for monomial, count in p.ordered:
+            value: Any = self.z3.IntVal(count, self.context)
             for atom in monomial:
                 value = value * self.atom(atom)
             total = total + value
@@ -59,7 +61,7 @@ class Question:
         if atom in self.known:
             return self.known[atom]
         z3 = self.z3
-        value = self.known[atom] = z3.Int(atom.name)
+        value = self.known[atom] = z3.Int(atom.name, self.context)
         if atom.least is not None:
             self.solver.add(value >= atom.least)
         if atom.size is not None:

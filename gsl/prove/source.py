@@ -21,8 +21,21 @@ from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import EACH, MEMBER, NUMBER, SIZE, Impossible, IntAtom, Poly, Unproved, Whole, number, operation
-from gsl.prove.tensor import DTYPES, Calculation, Family, FamilyBindings, FamilyEvaluator, Real, Tensor, real, within
+from gsl.prove.poly import (
+    DTYPES,
+    EACH,
+    MEMBER,
+    NUMBER,
+    SIZE,
+    Impossible,
+    IntAtom,
+    Poly,
+    Unproved,
+    Whole,
+    number,
+    operation,
+)
+from gsl.prove.tensor import Calculation, Family, FamilyBindings, FamilyEvaluator, Real, Tensor, real, within
 from gsl.prove.terms import SumTerm
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, OpSpec
@@ -216,7 +229,7 @@ class SourceSide:
             except Unproved:
                 value = None
             if value is not None:
-                return demanded(self.calc, spec, name, value, values)
+                return demanded(self.calc, spec, name, value, values, attrs)
         if name not in pattern.attrs:
             for constraint in self.rule.plan.given:  # attributes that are equal to those of a call which is known
                 if isinstance(constraint, pat.AttrEqual) and pattern in (constraint.left, constraint.right):
@@ -310,7 +323,7 @@ class SourceSide:
                 if value is not None and name in node.attrs:
                     values = tuple(operand.value for operand in node.operands)
                     if TABLE[node.op].attrs[name].derive is None:
-                        value = demanded(self.calc, TABLE[node.op], name, value, values)
+                        value = demanded(self.calc, TABLE[node.op], name, value, values, node.attrs)
                     self.equate(value, node.attrs[name])
 
     def _equal(self, expression: Ast, value: Any) -> None:
@@ -351,6 +364,8 @@ class SourceSide:
             scope = scope or MatchScope(self.bindings, self.number)
             return FamilyEvaluator(self.path, scope, self._symbols() if symbols is None else symbols).value(expression)
         except (EvaluationError, UndecidableError) as error:
+            if isinstance(error.__cause__, RecursionError):
+                raise error.__cause__ from None
             raise Unproved(f"{expression!r} can't be read: {error}") from error
 
     # ---------------------------------------------------------------- any number of instances

@@ -14,9 +14,9 @@ from gsl.prove.attributes import completed
 from gsl.prove.matched import Matched, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import Impossible, Poly, Unproved, Whole, number
+from gsl.prove.poly import DTYPES, Impossible, Poly, Unproved, Whole, number
 from gsl.prove.source import SourceSide
-from gsl.prove.tensor import DTYPES, Calculation, DType, Family, Real, Tensor, real
+from gsl.prove.tensor import Calculation, DType, Family, Real, Tensor, real
 from gsl.spec import TABLE, OpSpec
 
 SymbolValues = dict[Symbol, Any]

@@ -17,7 +17,21 @@ from gsl.attr.evaluate import Evaluator
 from gsl.match.bindings import Bindings
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import EACH, Impossible, IntAtom, Poly, Relation, Unproved, Whole, number, product, whole
+from gsl.prove.poly import (
+    CODE,
+    DTYPES,
+    EACH,
+    RESULT,
+    Impossible,
+    IntAtom,
+    Poly,
+    Relation,
+    Unproved,
+    Whole,
+    number,
+    product,
+    whole,
+)
 from gsl.prove.terms import SumTerm, constant
 
 
@@ -101,13 +115,6 @@ class FamilyBindings(Bindings[Any]):
 
 
 Index = tuple[Poly, ...]
-DTYPES = (
-    "", "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "uint16",
-    "uint32", "uint64", "complex64", "complex128",
-)  # fmt: skip
-"""The dtypes by their code."""
-
-
 class DType(Whole):
     """A dtype of which only its code is known."""
 
@@ -226,10 +233,11 @@ class Calculation:
         """New indices for axes of some sizes."""
         return tuple(self.path.index(self.path.reduce(size), name) for size in sizes)
 
-    def dtype(self, *operands: Tensor) -> Poly:
-        """The dtype to which those of operands are promoted."""
+    def dtype(self, *operands: Tensor, of: str = "") -> Poly:
+        """The dtype to which those of operands are promoted; ``of`` names a function that changes that of integers."""
         codes = sorted({self.path.reduce(operand.dtype) for operand in operands}, key=lambda p: p.text)
-        return self.path.operate("code", *codes) if len(codes) > 1 else codes[0]
+        code = self.path.operate(CODE, *codes)
+        return self.path.operate(f"{RESULT} {of}", code) if of else code
 
 
 def flat_place(index: Index, shape: Sequence[Poly]) -> Poly:

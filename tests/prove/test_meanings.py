@@ -18,8 +18,8 @@ from gsl.prove.attributes import completed
 from gsl.prove.meanings import MEANINGS, call
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
-from gsl.prove.poly import Poly, Unproved
-from gsl.prove.tensor import DTYPES, Calculation, Tensor
+from gsl.prove.poly import DTYPES, Poly, Unproved
+from gsl.prove.tensor import Calculation, Tensor
 from gsl.spec import TABLE
 from gsl.spec.examples import Example, rand
 from gsl.spec.examples import call as call_of

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from gsl import Proved, Refuted, Subst, Supported, attr, op, pat
-from gsl.prove import NoProof, Proof, prove
+from gsl.prove import NoProof, Proof, prove, solver
 from gsl.rules import RULES
 from gsl.verify import ContradictionError, verify
 from gsl.verify.mutate import rebuilt
@@ -48,8 +51,36 @@ def undefined() -> Subst:
     return Subst(op.Exp(x + y), op.Exp(x + y) * (y / y), name="a quotient that is not there")
 
 
+def half_of_another_axis() -> Subst:
+    x = pat.Wildcard(ndim=2)
+    half = op.Split(x, indices_or_sections=2, axis=1)[0]
+    return Subst(half, op.Split(x, indices_or_sections=(x.shape[0] // 2,), axis=1)[0], name="half of another axis")
+
+
+def cast_of_result(make: Callable[[pat.Wildcard], pat.Pattern], dtype: str, wide: str) -> Subst:
+    """A cast to the operand's dtype, which is not that of the result."""
+    result = make(pat.Wildcard(dtype=dtype, ndim=1))
+    return Subst(op.Cast(op.Cast(result, dtype=dtype), dtype=wide), result, name=f"a cast to {dtype}")
+
+
+def chosen_by(size: Callable[[pat.Const], Any]) -> Subst:
+    x, c = pat.Wildcard(ndim=1), pat.Const(ndim=0)
+    return Subst(x * c, pat.Cond(x.shape[0] == size(c), op.Negative(x), x * c), name="a size and another number")
+
+
+def defined(function: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern]) -> Subst:
+    """A target that takes more of a function that has no value somewhere."""
+    x, y = pat.Wildcard(), pat.Wildcard()
+    source = op.FloorDivide(op.Exp(x), y)
+    return Subst(source, source + function(x, y) * 0.0, name="undefined", where=x.shape == y.shape)
+
+
 @pytest.mark.parametrize("rule", [
-    relu_scaled(-1.0), undefined(),
+    relu_scaled(-1.0), undefined(), half_of_another_axis(),
+    cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
+    cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),
+    chosen_by(lambda c: 2.0), chosen_by(lambda c: c.value),
+    defined(lambda x, y: op.FloorDivide(y, op.Exp(x))), defined(lambda x, y: op.Asin(op.Exp(x) + 2.0)),
     Subst(op.Sqrt(op.Square(x := pat.Wildcard())), x, name="a sign that is lost"),
     Subst(op.Matmul(y := pat.Wildcard(ndim=2), z := pat.Wildcard(ndim=2)), op.Matmul(z, y), name="exchanged"),
     Subst(op.Mean(s := pat.Wildcard(ndim=2), axis=(0,)), op.Sum(s, axis=(0,)), name="not divided"),
@@ -93,6 +124,20 @@ def test_a_first_instance_that_is_another_one_is_not_proved() -> None:
     found = prove(Subst(layers, pat.Variadic(layers(dense, i), index=i), name="of another dtype"))
     assert isinstance(found, NoProof)
     assert "the first instance may not satisfy" in found.reason
+
+
+def test_a_proof_is_the_same_after_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the number of calls that are open nor what the solver was asked before has a part in it."""
+    monkeypatch.setattr(solver, "EFFORT", 20_000)
+
+    def below(depth: int) -> str:
+        return below(depth - 1) if depth else str(prove(RULES["parallel-group-conv-variadic"]))
+
+    first = below(0)
+    for name in QUICK[:4]:
+        prove(RULES[name])
+    assert below(300) == first
+    assert "nest too deep" not in first
 
 
 def test_what_is_divided_by_in_the_source_may_be_in_the_target() -> None:

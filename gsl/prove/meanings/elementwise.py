@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import Poly, Unproved, Whole, number
-from gsl.prove.tensor import DTYPES, Calculation, DType, Index, Tensor, real
+from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, number
+from gsl.prove.tensor import Calculation, DType, Index, Tensor, real
 from gsl.prove.terms import ZERO, SumTerm, constant
 
 ElementMeaning = Callable[..., Any]
@@ -16,12 +16,15 @@ TOTAL = frozenset((
     "ceil", "round", "trunc", "softplus", "elu", "selu", "mish", "nn.leaky_relu",
 ))  # fmt: skip
 """The functions of one real number that have a value everywhere, and the same for each dtype."""
+KEEPING = frozenset(("abs", "sign", "floor", "ceil", "round", "trunc", "where"))
+"""Those whose results have the dtype of their operands, of integers, too."""
 PARTIAL = frozenset(("log", "log2", "log10", "log1p", "tan", "asin", "acos", "acosh", "atanh"))
 """Those that have one on a part of the numbers only."""
 
 
-def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor, dtype: Poly | None = None) -> Tensor:
-    """A function of the elements at the same place, of operands that are broadcast to each other."""
+def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor, of: str = "") -> Tensor:
+    """A function of the elements at the same place, of operands that are broadcast to each other; ``of`` is its name
+    if it gives other dtypes of integers."""
     ndim = max(operand.ndim for operand in operands)
     shape = []
     for axis in range(ndim):
@@ -34,7 +37,7 @@ def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor,
             for operand in operands
         ])  # fmt: skip
 
-    return Tensor(tuple(shape), calc.dtype(*operands) if dtype is None else dtype, at)
+    return Tensor(tuple(shape), calc.dtype(*operands, of=of), at)
 
 
 def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
@@ -43,9 +46,9 @@ def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
     return tuple(calc.path.pick(size, p) for size, p in zip(shape, own, strict=True))
 
 
-def _arithmetic(operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> ElementMeaning:
+def _arithmetic(operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm], of: str = "") -> ElementMeaning:
     def meaning(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
-        return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right)
+        return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right, of=of)
 
     return meaning
 
@@ -69,8 +72,8 @@ def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
     return each(calc, power, base, exponent)
 
 
-def _unary(function: Callable[[TermAlgebra, SumTerm], SumTerm]) -> ElementMeaning:
-    return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x)
+def _unary(function: Callable[[TermAlgebra, SumTerm], SumTerm], of: str = "") -> ElementMeaning:
+    return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x, of=of)
 
 
 def root(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
@@ -93,7 +96,7 @@ def _clip(calc: Calculation, x: Tensor, a_min: Any, a_max: Any) -> Tensor:
         value = value if a_min is None else calc.algebra.apply("max", value, real(a_min))
         return value if a_max is None else smaller(calc.algebra, value, real(a_max))
 
-    return each(calc, clipped, x)
+    return each(calc, clipped, x, of="clip")
 
 
 def _relu6(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
@@ -171,7 +174,7 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
         partial = name.split(" ")[0] not in TOTAL
         return calc.algebra.apply(name, *values, *arguments, numbers=numbers, partial=partial)
 
-    return each(calc, function, *operands)
+    return each(calc, function, *operands, of="" if name in KEEPING else name)
 
 
 def filled(calc: Calculation, value: SumTerm, shape: Any, dtype: Any) -> Tensor:
@@ -200,15 +203,15 @@ MEANINGS: dict[str, ElementMeaning] = {
     "add": _arithmetic(lambda algebra, a, b: algebra.add(a, b)),
     "subtract": _arithmetic(lambda algebra, a, b: algebra.add(a, algebra.negative(b))),
     "multiply": _arithmetic(lambda algebra, a, b: algebra.times(a, b)),
-    "divide": _arithmetic(_quotient),
+    "divide": _arithmetic(_quotient, "divide"),
     "maximum": _arithmetic(lambda algebra, a, b: algebra.apply("max", a, b)),
     "minimum": _arithmetic(smaller),
     "power": _power,
     "negative": _unary(lambda algebra, x: algebra.negative(x)),
     "square": _unary(lambda algebra, x: algebra.power(x, 2)),
-    "reciprocal": _unary(lambda algebra, x: algebra.inverse(x)),
-    "sqrt": _unary(root),
-    "rsqrt": _unary(lambda algebra, x: algebra.inverse(root(algebra, x))),
+    "reciprocal": _unary(lambda algebra, x: algebra.inverse(x), "reciprocal"),
+    "sqrt": _unary(root, "sqrt"),
+    "rsqrt": _unary(lambda algebra, x: algebra.inverse(root(algebra, x)), "rsqrt"),
     "copy": _unary(lambda algebra, x: x),
     "nn.dropout": _unary(lambda algebra, x: x),
     "nn.relu": _unary(lambda algebra, x: algebra.apply("max", x, ZERO)),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, root
 from gsl.prove.meanings.layout import moved
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import Poly, Relation, Unproved, number, product
-from gsl.prove.tensor import DTYPES, Calculation, Index, Tensor, real
+from gsl.prove.poly import DTYPES, Poly, Relation, Unproved, number, product
+from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
 
 # ---------------------------------------------------------------- products
@@ -320,7 +321,8 @@ def _reduction(name: str) -> ElementMeaning:
                     return root(algebra, _variance(calc, r, element, unbiased))
             return algebra.fold(name, r, (), element(places))
 
-        return reduced(calc, x, axes, keepdims, fold)
+        result = reduced(calc, x, axes, keepdims, fold)
+        return result if name in ("max", "min") else replace(result, dtype=calc.dtype(x, of=name))
 
     return meaning
 
