@@ -396,6 +396,12 @@ def test_any_scopes_make_a_drawing(seed: int) -> None:
         assert all(edge.tail != edge.head for edge in made.edges)
 
 
+def test_a_diagram_alone_has_no_clusters() -> None:
+    made = diagram(graph(lambda b: b.call("nn.relu", b.input("x", 4))), Options())
+    assert "subgraph" not in Drawing(Figure("v", (Panel("", made),))).source
+    assert "subgraph" in Drawing(Figure("v", (Panel("title", made),))).source
+
+
 @pytest.mark.long
 def test_two_thousand_nodes_take_seconds() -> None:
     draw = random.Random(0)

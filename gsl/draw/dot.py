@@ -71,17 +71,21 @@ class _Writer:
         yield "}"
 
     def _panel(self, panel: Panel, diagram: Diagram, *, alone: bool) -> Iterator[str]:
-        """A cluster with the title above; inside, another one with the lines below the diagram."""
-        outline = "peripheries=0" if alone else 'color="#d0d0d0"'
-        title = f"<b>{_text(panel.title)}</b>" if panel.title else ""
-        yield from self._cluster(f'label=<{title}>, labelloc=t, fontsize={SIZE + 2}, margin=8, style="", {outline}')
-        lines = "".join(f'{_text(line)}<br align="left"/>' for line in panel.lines)
-        yield from self._cluster(f"label=<{lines}>, labelloc=b, fontsize={SIZE}, margin=2, peripheries=0")
+        """A cluster with the title above; inside, another one with the lines below the diagram. A diagram alone without
+        these has no clusters, with which the time for a layout would grow as the square of the boxes."""
+        framed = not alone or panel.title or panel.lines
+        if framed:
+            outline = "peripheries=0" if alone else 'color="#d0d0d0"'
+            title = f"<b>{_text(panel.title)}</b>" if panel.title else ""
+            yield from self._cluster(f'label=<{title}>, labelloc=t, fontsize={SIZE + 2}, margin=8, style="", {outline}')
+            lines = "".join(f'{_text(line)}<br align="left"/>' for line in panel.lines)
+            yield from self._cluster(f"label=<{lines}>, labelloc=b, fontsize={SIZE}, margin=2, peripheries=0")
         self.names = {}
         yield from self._boxes(diagram.boxes)
         for edge in diagram.edges:
             yield f"{self.names[edge.tail]} -> {self.names[edge.head]}{_edge(edge)}"
-        yield "}}"
+        if framed:
+            yield "}}"
 
     def _cluster(self, attributes: str) -> Iterator[str]:
         self.count += 1
