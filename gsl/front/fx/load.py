@@ -85,7 +85,7 @@ class FxLoader(Loader):
             if kind in ("placeholder", "get_attr"):
                 self._leaf(node)
             elif kind == "output":
-                outputs = [self.views[arg] for arg in nodes_in(node.args)]
+                outputs = list(map(self.views.__getitem__, nodes_in(node.args)))
             elif self.declared and not regions and (overload := overload_in(node)) in self.declared:
                 self._declared(node, self.declared[overload])
             elif kind not in CALLS:
@@ -105,8 +105,8 @@ class FxLoader(Loader):
                 if form.op is None or not self._tree(node):
                     self._opaque(node, form.effect)
         written = self.leaves.written
-        names = {node.name: node for node in self.graph.find_nodes(op="placeholder")} if written else {}
-        places = {self.views[names[name]]: place for name, place in written.items()}
+        overwritten = [node for node in natives if node.op == "placeholder" and node.name in written] if written else ()
+        places = {self.views[node]: written[node.name] for node in overwritten}
         return Graph(self.nodes, outputs, self.infer, canonical, places)
 
     # ------------------------------------------------------------ leaves

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -136,24 +136,20 @@ def _tensor_type(shape: Sequence[int], dtype: torch.dtype) -> Type:
 class Values:
     """The known values of the nodes of one native graph: those in its metadata, and those worked out beside it."""
 
-    __slots__ = ("known", "types")
+    __slots__ = ("known", "type", "type_of", "types")
 
     def __init__(self, known: Mapping[fx.Node, Any] | None = None) -> None:
         self.known = dict(known or {})
         """The values that the metadata does not tell. The native graph itself is never written to."""
         self.types = FxTypes(self.known)
+        self.type: Callable[[fx.Node], Type | None] = self.types.__getitem__
+        """The type of a native node; ``None`` where it is unknown or not a tensor. Equal types are the same object."""
+        self.type_of = self.types.of
+        """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
 
     def value(self, node: fx.Node) -> Any:
         """The fake value of a node, or UNKNOWN."""
         return value_of(node, self.known)
-
-    def type(self, node: fx.Node) -> Type | None:
-        """The type of a native node; ``None`` where it is unknown or not a tensor. Equal types are the same object."""
-        return self.types[node]
-
-    def type_of(self, value: Any) -> Type | None:
-        """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
-        return self.types.of(value)
 
     def of(self, argument: Any) -> Type | None:
         """The type of an argument of a native call."""

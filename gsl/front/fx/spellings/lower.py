@@ -45,7 +45,7 @@ def lowered(call: Native) -> Native:
     target: Any = getattr(torch.Tensor, call.target, None) if isinstance(call.target, str) else call.target
     if isinstance(target, (OpOverload, HigherOrderOperator)) or target is operator.getitem:
         return call
-    native = _fitting(natives.overloads(target), call.args, call.kwargs)
+    native = _fitting(_overloads(target), call.args, call.kwargs)
     if native is not None:
         return native
     if target in _RULES:
@@ -67,6 +67,9 @@ def _fits(kind: str, value: Any) -> bool:
         return kind.startswith("Optional")
     is_list = isinstance(value, (list, tuple))
     return ("List" in kind) is is_list and (is_list or ("Tensor" in kind) is not isinstance(value, _NO_TENSORS))
+
+
+_overloads: Final = cache(natives.overloads)
 
 
 def _fitting(overloads: Sequence[OpOverload], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Native | None:
@@ -92,7 +95,7 @@ def _lowered(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return rule(*args, **kwargs)
     if isinstance(rule, OpOverload):
         return bound(rule, args, kwargs)
-    overloads = natives.overloads(target) or (getattr(aten, target.__name__).default,)
+    overloads = _overloads(target) or (getattr(aten, target.__name__).default,)
     return _fitting(overloads, args, kwargs) or bound(overloads[0], args, kwargs)
 
 
