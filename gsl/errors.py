@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import os
 import pickle
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import wraps
 from numbers import Integral, Real
-from typing import TypeVar
+from types import FunctionType, SimpleNamespace, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _RULES = os.path.join(_PACKAGE, "rules", "")
@@ -53,8 +57,9 @@ def located(message: str) -> str:
 
 def nearest(name: object, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: the nearest valid ones, or all of them if they are few."""
-    names = sorted(known)
+    names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) if isinstance(name, str) else []
+    close = [other for other in names if isinstance(name, str) and other.lower() == name.lower()] or close
     if close:
         return "did you mean " + " or ".join(repr(n) for n in close) + "?"
     if not names:
@@ -162,6 +167,84 @@ def check_number(
     fits = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
     if not fits or not (least is None or value >= least):  # type: ignore[operator]
         raise error(located(f"{name}= is {what}{'' if least is None else f', {least} or more'}, got {value!r}"))
+
+
+Checked = TypeVar("Checked", bound=Callable[..., Any])
+
+
+def checked(error: type[GSLError]) -> Callable[[Checked], Checked]:
+    """A decorator of a function, or of a class with its public methods: where one fails with an error of Python, and an
+    argument is not what its annotation says, ``error`` is raised, which tells the argument."""
+
+    def of(target: Any) -> Any:
+        if not isinstance(target, type):
+            return _with_checks(target, error)
+        for name, member in list(vars(target).items()):
+            function = member.__func__ if isinstance(member, classmethod) else member
+            if isinstance(function, FunctionType) and (name == "__init__" or not name.startswith("_")):
+                made = _with_checks(function, error)
+                setattr(target, name, made if function is member else classmethod(made))
+        return target
+
+    return of
+
+
+def _with_checks(function: FunctionType, error: type[GSLError]) -> Callable[..., Any]:
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except GSLError:
+            raise
+        except Exception as failure:
+            wrong = _misfit(function, args, kwargs)
+            if wrong is None:
+                raise
+            raise error(located(wrong)) from failure
+
+    return call
+
+
+def _misfit(function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
+    """The first argument that is not what its annotation says, in words; ``None`` if there is none."""
+    signature = inspect.signature(function)
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:
+        return None  # Python's own words are about the number and the names
+    for name, value in given.items():
+        parameter = signature.parameters[name]
+        if parameter.annotation is parameter.empty or parameter.kind is parameter.VAR_KEYWORD:
+            continue
+        own = SimpleNamespace(__annotations__={name: parameter.annotation})
+        with suppress(NameError, AttributeError):  # the name of a package that is loaded late
+            kind = get_type_hints(own, function.__globals__, {"torch": sys.modules.get("torch")})[name]
+            for wrong in value if parameter.kind is parameter.VAR_POSITIONAL else [value]:
+                if not _fits(wrong, kind):
+                    known = get_args(kind) if get_origin(kind) is Literal else ()
+                    expected = f"one of {', '.join(map(repr, known))}" if known else parameter.annotation
+                    found = f"{wrong!r:.60} of type {type(wrong).__name__}"
+                    owner = function.__qualname__.removesuffix(".__init__")
+                    return f"{name}= of {owner} is {expected}, got {found}"
+    return None
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """True if a value is what an annotation says, as far as that can be told without using it up."""
+    origin, inside = get_origin(kind) or kind, get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in inside)
+    if origin is Literal:
+        return any(type(value) is type(each) and value == each for each in inside)
+    if origin in (int, float):
+        return isinstance(value, Integral if origin is int else Real) and not isinstance(value, bool)
+    if kind is Any or not isinstance(origin, type) or getattr(origin, "_is_protocol", False):
+        return True
+    fits = isinstance(value, origin) and not (isinstance(value, (str, bytes)) and origin in (Sequence, Iterable))
+    if isinstance(value, Mapping) and len(inside) == 2:
+        return fits and all(_fits(name, inside[0]) and _fits(each, inside[1]) for name, each in value.items())
+    is_row = isinstance(value, (list, tuple)) and len(inside) == 1
+    return fits and (not is_row or all(_fits(each, inside[0]) for each in value))
 
 
 class DroppedAttributeWarning(UserWarning):

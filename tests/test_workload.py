@@ -172,6 +172,25 @@ def test_random_inputs_of_symbolic_sizes() -> None:
     assert [v.shape for v in known.random_inputs(sizes={"n": 4})] == [(4, 2), (8,)]
 
 
+def test_sizes_outside_of_the_range_for_which_a_program_was_made() -> None:
+    n, _ = symbolic()
+
+    class Ranged(Fake):
+        size_ranges: Mapping[str, tuple[int, int | None]] = {"n": (2, 8)}
+
+    def of(*sizes: Any) -> Workload:
+        return Workload(Ranged(lambda x: x, inputs={"x": TensorType(tuple(map(dim, sizes)), "float32")}), name="net")
+
+    assert of(n)(torch.zeros(8)).shape == (8,)
+    message = "net: the input 'x' is float32.* with n from 2 to 8, but n = 9 was given; give another size, or export"
+    for call in (lambda: of(n)(torch.zeros(9)), lambda: of(n).random_inputs(sizes={"n": 9}),
+                 lambda: of(2 * n - 1)(torch.zeros(17))):  # fmt: skip
+        with pytest.raises(WorkloadError, match=message):
+            call()
+    with pytest.raises(WorkloadError, match=r"should be float32\[2\*n - 1\], but is float32\[8\]$"):
+        of(2 * n - 1)(torch.zeros(8))
+
+
 def test_no_random_input_without_a_type() -> None:
     with pytest.raises(WorkloadError, match="the input 'x' has no known type"):
         fake(lambda x: x, inputs={"x": None}).random_inputs()
@@ -381,6 +400,9 @@ def test_what_can_not_be_compared() -> None:
         (lambda wl: wl.compare(wl, sizes=4), r"sizes= gives symbolic sizes by name, as \{'batch': 4\}, got 4"),
         (lambda wl: wl.random_inputs(seed=0.5), "seed= is a whole number, got 0.5"),
         (lambda wl: wl.before_after("new.svg"), "before_after needs another Workload, but got str"),
+        (lambda wl: wl.visualize(matches=3), r"matches= of .*visualize is Mapping\[.*\] \| None, got 3"),
+        (lambda wl: wl.visualize(expand=3), r"expand= of .*visualize is str \| Sequence\[str\], got 3"),
+        (lambda wl: wl.cost("analytic").by(["op"]), "grouping= of .*by is one of 'operator', 'module', 'call', got"),
         (lambda wl: wl.with_operators("a"), "operators= takes operators that @gsl.operator declared, got 'a'"),
     ],
 )  # fmt: skip

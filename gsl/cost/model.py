@@ -10,7 +10,7 @@ from typing import Any, Protocol, Union, runtime_checkable
 
 from gsl.cost.table import Cost, Costs
 from gsl.cost.work import ExampleSizes, Roofline, Store, devices, is_free, machine, threads_of, timed, work
-from gsl.errors import GSLError, WorkloadError, nearest
+from gsl.errors import GSLError, WorkloadError, checked, nearest
 from gsl.front.base import ProgramStep, Scoped, Stepped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
 from gsl.spec import TABLE, Trait
@@ -152,6 +152,7 @@ MODELS = ("measured", "analytic")
 """The models that have a name."""
 
 
+@checked(WorkloadError)
 def model_of(wanted: WantedCost, *, threads: int | None = None, store: Store | None = None) -> Model:
     """The cost model of that name, or that a function of a node is. WorkloadError for anything else."""
     if isinstance(wanted, str):
@@ -343,6 +344,7 @@ class Measured:
         return sum(analytic.of(node, sizes) for unit in region.units for node in unit.nodes)
 
 
+@checked(WorkloadError)
 def cost(workload: Workload, model: WantedCost = "measured", *, threads: int | None = None) -> Costs:
     """The cost of each call of a program on this machine, see ``Workload.cost``."""
     return model_of(model, threads=threads).costs(workload)

@@ -20,7 +20,7 @@ from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
 from gsl.cost.work import Store, devices, machine, threads_of
 from gsl.draw import hide_nothing
-from gsl.errors import ReplayError, WorkloadError, nearest, require
+from gsl.errors import ReplayError, WorkloadError, checked, nearest, require
 from gsl.graph.text import text
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -83,6 +83,7 @@ FINALISTS = 5
 """The largest number of new programs that are timed as a whole."""
 
 
+@checked(WorkloadError)
 def optimize(
     model: Any,
     inputs: Any = None,
@@ -342,7 +343,8 @@ class _Optimization:
         if self.tolerance is not None and any(rule.approximate for rule in _used(best)):
             return wrong, f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
         report = self.workload.compare(best.workload, list(self.inputs.values))
-        return wrong, "" if report.passed else f"the numbers differ: {report.failures[0].name}"
+        why = [f"{row.name}: {row.reason}" for row in report.failures] or ["there are no outputs"]
+        return wrong, "" if report.passed else f"the comparison failed: {why[0]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from gsl.errors import WorkloadError, nearest
+from gsl.errors import WorkloadError, checked, nearest
 
 MOST_ROWS = 12
 """The largest number of rows of a printed table."""
@@ -41,6 +41,7 @@ class Row:
     share: float
 
 
+@checked(WorkloadError)
 class Costs:
     """The costs of a program: of each call in order, and their sum. Prints as a table by operator."""
 

@@ -31,7 +31,7 @@ def program(source: Any, params: Mapping[str, Any] | None = None) -> Program:
             return cast(Program, front_end.program(source, params))
     raise FrontEndError(
         f"no front end understands a {type(source).__module__}.{type(source).__qualname__}; "
-        f"known are graphs of {', '.join(sorted(FRONT_ENDS))}"
+        f"known are graphs of {', '.join(sorted(FRONT_ENDS))}; load a file first: torch.export.load, onnx.load"
     )
 
 

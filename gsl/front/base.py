@@ -94,6 +94,15 @@ class Placed(Protocol):
         """The devices of inputs by name, as torch has them, where known."""
 
 
+@runtime_checkable
+class Ranged(Protocol):
+    """An optional interface of a program: it knows for which sizes it was made."""
+
+    @property
+    def size_ranges(self) -> Mapping[str, tuple[int, int | None]]:
+        """The least and the largest value of symbolic sizes by name, ``None`` without a largest one."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ProgramStep:
     """One native call of a program, as it is made when the program runs."""

@@ -115,7 +115,9 @@ def _of_numpy(array: Any) -> Any:
 InputTypes = Mapping[str, Type | None]
 """The inputs by name, in order."""
 NOWHERE: Final[Mapping[str, Any]] = MappingProxyType({})
-"""The devices of inputs, of which none is known."""
+"""The devices of inputs, of which none is known; and the ranges of sizes, where all are taken."""
+Ranges = Mapping[str, tuple[int, int | None]]
+"""The least and the largest value that a program takes for symbolic sizes, by their names."""
 
 
 def bind(
@@ -127,12 +129,13 @@ def bind(
     *,
     casts: bool = False,
     devices: Mapping[str, Any] = NOWHERE,
+    ranges: Ranges = NOWHERE,
 ) -> list[Any]:
     """The inputs in order, from values by position and by name; arrays of numpy and TVM become torch tensors.
 
     ``who`` names the workload in messages. Arrays have no device, and go to those of ``devices``. ``casts`` makes
-    floats of numpy those of the input. Raises WorkloadError for a wrong number, an unknown, doubled or missing name, or
-    a value that does not have the type.
+    floats of numpy those of the input. Raises WorkloadError for a wrong number, an unknown, doubled or missing name,
+    a value that does not have the type, or a symbolic size outside of its range.
     """
     names = list(types)
     if any(isinstance(value, (tuple, list, dict)) for value in args):
@@ -160,6 +163,7 @@ def bind(
     for (name, type), value in zip(types.items(), bound):
         if name in values:
             _check(who, name, type, value, sizes)
+    _check_ranges(who, types, sizes, ranges)
     return bound
 
 
@@ -171,6 +175,7 @@ def random(
     seed: int,
     sizes: Mapping[str, int] | None = None,
     devices: Mapping[str, Any] = NOWHERE,
+    ranges: Ranges = NOWHERE,
     keep_integers: bool = False,
     strategy: Strategy = STRATEGIES["normal"],
 ) -> list[Any]:
@@ -188,8 +193,11 @@ def random(
     symbols = {str(symbol) for type in types.values() for symbol in _symbols(type)}
     for symbol in sizes or {}:
         if symbol not in symbols:
-            raise WorkloadError(f"{who} has no symbolic size {symbol!r}; {nearest(symbol, symbols)}")
+            raise WorkloadError(
+                f"{who} has no symbolic size {symbol!r}; {nearest(symbol, symbols)} in ({_signature(types)})"
+            )
     known = _known_sizes(types, examples, sizes or {})
+    _check_ranges(who, types, known, ranges)
     generator = torch.Generator("cpu").manual_seed(seed)
     result: list[Any] = []
     for index, (name, type) in enumerate(types.items()):
@@ -279,6 +287,19 @@ def _check(who: str, name: str, type: Type | None, value: Any, sizes: dict[Any, 
         )
 
 
+def _check_ranges(who: str, types: InputTypes, sizes: Mapping[Any, int], ranges: Ranges) -> None:
+    """Raise WorkloadError for a symbolic size outside of the range that the program was made for."""
+    for symbol, size in sizes.items():
+        low, high = ranges.get(str(symbol), (0, None))
+        if size < low or not (high is None or size <= high):
+            name = next(name for name, type in types.items() if symbol in _symbols(type))
+            raise WorkloadError(
+                f"{who}: the input {name!r} is {types[name]} with {symbol} from {low}"
+                f"{' on' if high is None else f' to {high}'}, but {symbol} = {size} was given; give another size, or "
+                "export the model with other dynamic_shapes"
+            )
+
+
 def _same_size(expected: Dim, size: int, sizes: dict[Any, int]) -> bool:
     if not isinstance(expected, SymDim):
         return expected == size
@@ -286,9 +307,15 @@ def _same_size(expected: Dim, size: int, sizes: dict[Any, int]) -> bool:
     free = expr.free_symbols
     if not free:
         return bool(expr == size)
-    if expr.is_Symbol:
-        sizes[expr] = size
-    # An expression with unknown symbols is left to the program's own guards.
+    symbol = min(free, key=str)
+    slope = expr.subs(symbol, 1) - expr.subs(symbol, 0)
+    start = expr - slope * symbol
+    if slope.is_Integer and start.is_Integer:
+        value = (size - start) / slope
+        if value.is_Integer:
+            sizes[symbol] = int(value)
+        return bool(value.is_Integer)
+    # Another expression with unknown symbols is left to the program's own guards.
     return True
 
 

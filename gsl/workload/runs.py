@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from gsl.workload.workload import Workload
 
 
-Inputs = Sequence[Any] | Mapping[str, Any]
 Leaves = list[tuple[OutputPath, Any]]
 
 
@@ -68,7 +67,7 @@ class WantedInputs:
         return WantedInputs(chosen, seeds, each, explicit)
 
 
-def runs(workload: Workload, inputs: Inputs | None, wanted: WantedInputs) -> list[SeededRun]:
+def runs(workload: Workload, inputs: Any, wanted: WantedInputs) -> list[SeededRun]:
     """The runs for a comparison with a workload: on the inputs, or on the example and random ones."""
     seed = wanted.seeds[0]
     if inputs is not None:

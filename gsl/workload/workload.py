@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
-from gsl.errors import ReplayError, WorkloadError, check_number
-from gsl.front.base import Explained, Extended, Placed, Program, Scoped
+from gsl.errors import ReplayError, WorkloadError, check_number, checked
+from gsl.front.base import Explained, Extended, Placed, Program, Ranged, Scoped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
 from gsl.graph.text import text
 from gsl.match import Match
@@ -39,6 +39,7 @@ DRAWABLE = 150
 """The largest number of boxes of a view's drawing in a notebook; for a larger view, a notebook shows a summary."""
 
 
+@checked(WorkloadError)
 class Workload:
     """A program: a graph with its weights, which can be run, compared, drawn and rewritten. Never changed.
 
@@ -68,7 +69,7 @@ class Workload:
     def from_torch(
         cls,
         model: torch.nn.Module,
-        args: Sequence[Any] = (),
+        args: Sequence[Any] | torch.Tensor = (),
         kwargs: Mapping[str, Any] | None = None,
         *,
         dynamic_shapes: Any = None,
@@ -93,7 +94,11 @@ class Workload:
 
     @classmethod
     def from_fx(
-        cls, gm: torch.fx.GraphModule, example_inputs: Sequence[Any] | None = None, *, name: str | None = None
+        cls,
+        gm: torch.fx.GraphModule,
+        example_inputs: Sequence[Any] | torch.Tensor | None = None,
+        *,
+        name: str | None = None,
     ) -> Workload:
         """The workload of a traced module. With example inputs in order, every node has a type."""
         from gsl.front import fx
@@ -104,7 +109,7 @@ class Workload:
     def from_exported(
         cls,
         exported: torch.export.ExportedProgram,
-        example_inputs: Sequence[Any] | None = None,
+        example_inputs: Sequence[Any] | torch.Tensor | None = None,
         *,
         name: str | None = None,
     ) -> Workload:
@@ -282,7 +287,7 @@ class Workload:
             return self._program.load(), True
         return self.graph, False
 
-    def with_example_inputs(self, inputs: Sequence[Any] | Mapping[str, Any]) -> Workload:
+    def with_example_inputs(self, inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor) -> Workload:
         """This workload with other example inputs, in order or by name. WorkloadError for a program that has those with
         which it was made."""
         if not hasattr(self._program, "with_example_inputs"):
@@ -365,12 +370,12 @@ class Workload:
         return tuple(
             _inputs.random(
                 self.name, self._program.inputs, self.example_inputs, seed=seed, sizes=sizes,
-                devices=self._devices(), keep_integers=keep_integers,
+                devices=self._devices(), ranges=self._ranges(), keep_integers=keep_integers,
                 strategy=strategy if isinstance(strategy, Strategy) else strategy_of(strategy),
             )
         )  # fmt: skip
 
-    def bind(self, inputs: Sequence[Any] | Mapping[str, Any]) -> tuple[Any, ...]:
+    def bind(self, inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor) -> tuple[Any, ...]:
         """The inputs in order, from values in order or by name, checked as a call checks them."""
         if isinstance(inputs, Mapping):
             return tuple(self._bind((), inputs))
@@ -379,7 +384,7 @@ class Workload:
     def compare(
         self,
         other: Workload,
-        inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+        inputs: Sequence[Any] | Mapping[str, Any] | torch.Tensor | None = None,
         *,
         rtol: float | None = None,
         atol: float | None = None,
@@ -592,8 +597,12 @@ class Workload:
     def _bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         return _inputs.bind(
             self.name, self._program.inputs, self._defaults(), args, kwargs, casts=self._program.casts_inputs,
-            devices=self._devices(),
+            devices=self._devices(), ranges=self._ranges(),
         )  # fmt: skip
+
+    def _ranges(self) -> _inputs.Ranges:
+        """The ranges of symbolic sizes, where the program tells them."""
+        return self._program.size_ranges if isinstance(self._program, Ranged) else {}
 
     def _devices(self) -> Mapping[str, Any]:
         """The devices of the inputs: those of the first weight where the program tells none."""

@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from gsl.errors import FrontEndError, PicklingError
+from gsl.errors import FrontEndError, PicklingError, WorkloadError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx import spellings
 from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
@@ -325,6 +325,13 @@ class ExportProgram(FxProgram, Unchangeable):
             **{name: value for name, value in constants.items() if isinstance(value, torch.Tensor)},
         }
 
+    @property
+    def size_ranges(self) -> Mapping[str, tuple[int, int | None]]:
+        """The least and the largest value of symbolic sizes for which the program was exported."""
+        ranges = self._exported.range_constraints.items()
+        return {str(symbol): (int(found.lower), int(found.upper) if found.upper.is_Integer else None)
+                for symbol, found in ranges if found.lower.is_Integer}  # fmt: skip
+
     def _leaves(self) -> FxLeaves:
         return ExportedLeaves(self._exported)
 
@@ -421,7 +428,9 @@ def _with_inside(program: FxOwn, changed: Mapping[str, fx.GraphModule]) -> FxOwn
     return program
 
 
-def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | None = None) -> GraphModuleProgram:
+def from_graph_module(
+    module: fx.GraphModule, example_inputs: Sequence[Any] | torch.Tensor | None = None
+) -> GraphModuleProgram:
     """The program of a ``GraphModule``. With example inputs in order, or with fake values in its metadata, every node
     has a type."""
     if not isinstance(module, fx.GraphModule):
@@ -433,7 +442,9 @@ def from_graph_module(module: fx.GraphModule, example_inputs: Sequence[Any] | No
     return GraphModuleProgram(module, example_inputs)
 
 
-def from_exported(exported: ExportedProgram, example_inputs: Sequence[Any] | None = None) -> ExportProgram:
+def from_exported(
+    exported: ExportedProgram, example_inputs: Sequence[Any] | torch.Tensor | None = None
+) -> ExportProgram:
     """The program of an exported program; the example inputs are those of the export unless given."""
     if not isinstance(exported, ExportedProgram):
         raise _unexpected(exported, "a torch.export.ExportedProgram")
@@ -449,7 +460,8 @@ def from_model(
     dynamic_shapes: Any = None,
 ) -> ExportProgram:
     """The program of a module, by ``torch.export``."""
-    if not isinstance(model, torch.nn.Module):
+    model = getattr(model, "_orig_mod", model)  # that of torch.compile
+    if not isinstance(model, torch.nn.Module) or isinstance(model, torch.jit.ScriptModule):
         raise _unexpected(model, "a torch.nn.Module")
     try:
         inspect.signature(model.forward).bind(*args, **(kwargs or {}))
@@ -478,6 +490,10 @@ def _unexpected(source: Any, expected: str) -> FrontEndError:
             mend = "load it with Workload.from_exported"
         case fx.GraphModule():
             mend = "load it with Workload.from_fx"
+        case torch.jit.ScriptModule():
+            mend = "take the module from which it was compiled, as torch.export takes no compiled one"
+        case str():
+            mend = "load the file first: Workload.from_exported(torch.export.load(path))"
         case torch.nn.Module():
             mend = (
                 "export a module with torch.export.export (Workload.from_torch does it), or trace it with "
@@ -507,7 +523,7 @@ def compiled(module: torch.nn.Module, backend: Any, options: Mapping[str, Any]) 
 
 
 def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[..., Any]:
-    """A callable that takes the leaves of the arguments in order."""
+    """A callable that takes the leaves of the arguments in order. WorkloadError where guards of an export fail."""
 
     def flat(*leaves: Any) -> Any:
         if len(leaves) != spec.num_leaves:
@@ -517,7 +533,16 @@ def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[...,
             return call(*arguments[0], **arguments[1])
         return call(*arguments)
 
-    return flat
+    def guarded(*leaves: Any) -> Any:
+        try:
+            return flat(*leaves)
+        except AssertionError as error:
+            if not str(error).startswith("Guard failed"):
+                raise
+            raise WorkloadError(f"the model was not exported for such inputs: {error}; give others, or export it with "
+                                "other dynamic_shapes") from error  # fmt: skip
+
+    return guarded
 
 
 class FxReasons:
