@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from gsl import pat
-from gsl.errors import ExchangeError, PatternError, require
+from gsl.errors import ExchangeError, PatternError, checked, require
 from gsl.exchange.imported import ImportedRules, by_replacement, collected, made_of
 from gsl.graph import INPUT, PARAM, Graph, Node, op_name
 from gsl.match import Match
@@ -150,6 +150,7 @@ _BY_TYPES: Final = ("reshape", "broadcast_to")
 """Operators that are read as others where types are known."""
 
 
+@checked(ExchangeError)
 def from_fx(
     pattern: Any, replacement: Any, *, match_filters: Sequence[Callable[..., Any]] = (), name: str | None = None,
     **leaves: Any,

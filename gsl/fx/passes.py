@@ -17,7 +17,7 @@ from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
 from gsl.cost.table import columns
 from gsl.draw import pre
-from gsl.errors import FrontEndError, PatternError, WorkloadError, nearest
+from gsl.errors import FrontEndError, PatternError, PatternTypeError, WorkloadError, checked, nearest
 from gsl.front.fx.compiled import CompiledProgram, decompose, is_compiled
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
@@ -220,6 +220,7 @@ class PassList(CustomInferenceAwareGraphPass):
     An error of a pass is raised; the graph is then as this pass got it.
     """
 
+    @checked(PatternTypeError)
     def __init__(
         self, passes: Mapping[str, Pass | Rules], *, keep_graphs: bool = False, dump: str | Path | None = None
     ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from gsl import op
-from gsl.errors import FrontEndError, PatternError, located, nearest
+from gsl.errors import FrontEndError, PatternError, PatternTypeError, checked, located, nearest
 from gsl.graph import Graph, TensorType
 from gsl.operators.signature import Meaning, checked_leaves, checked_name, meaning_of
 from gsl.pat import Call, Pattern
@@ -28,6 +28,7 @@ _MOST_GRAPHS = 64
 _TRAITS = ("commutative", "element_wise", "broadcasting", "activation", "reduction", "layout")
 
 
+@checked(PatternTypeError)
 def operator(
     name: str,
     *,
@@ -49,9 +50,10 @@ def operator(
     """
     checked_name(name)
     wanted = _traits((traits,) if isinstance(traits, (str, Trait)) else traits)
+    writes = tuple(mutates_args)
 
     def declare(function: Callable[..., Any]) -> UserOperator:
-        made = _declared(name, function, leaves, wanted, tuple(mutates_args))
+        made = _declared(name, function, leaves, wanted, writes)
         made.check()
         return made
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Attribute, Symbol
 from gsl.attr.text import listed, render
-from gsl.errors import PatternTypeError, UnknownAttributeError, caller, nearest
+from gsl.errors import PatternTypeError, UnknownAttributeError, caller, checked, nearest
 from gsl.pat.typed import TENSOR, TypeGuard
 from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec
 
@@ -203,6 +203,7 @@ class Pattern:
 
         return constrained(self, IsOutput)
 
+    @checked(PatternTypeError)
     def has_attr(self, attrs: Mapping[str, Any] | None = None, **named: Any) -> And:
         """This pattern, for calls with these attributes."""
         from gsl.pat.call import Call
@@ -210,12 +211,14 @@ class Pattern:
 
         return self & Call._free(self.operator or AnyOp(), {**(attrs or {}), **named})
 
+    @checked(PatternTypeError)
     def optional(self, make: Callable[[Pattern], Pattern]) -> Alt:
         """The pattern that ``make`` builds on this one, or this one alone: ``conv.optional(is_op("nn.relu"))``."""
         from gsl.pat.variadic import Maybe
 
         return Maybe(make(self), on=self)
 
+    @checked(PatternTypeError)
     def same_shape_as(self, other: Pattern) -> Pattern:
         """This pattern, for nodes of the shape of another pattern's node."""
         return self.has_shape(other.shape)
@@ -298,6 +301,7 @@ def check_names(owner: str, names: Iterable[str], known: frozenset[str] | None) 
             raise UnknownAttributeError.here(f"{owner} has no attribute {name!r}: {nearest(name, known)}")
 
 
+@checked(PatternTypeError)
 def same_attr(pattern: Pattern, names: Sequence[str]) -> dict[str, Expr]:
     """The dictionary ``{name: pattern.name}``, to be passed on with ``**``."""
     return {name: getattr(pattern, name) for name in names}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gsl.errors import PatternError, nearest
+from gsl.errors import PatternError, PatternTypeError, checked, nearest
 from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.pat.base import restore, state_of
@@ -151,6 +151,7 @@ class OpWithTrait(OpClass):
 
     __slots__ = ()
 
+    @checked(PatternTypeError)
     def __init__(self, *traits: Trait | str, joint: bool = True) -> None:
         wanted = Trait.NONE
         for trait in traits:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
-from gsl.errors import PatternError, PatternTypeError
+from gsl.errors import PatternError, PatternTypeError, checked
 from gsl.pat.base import Pattern, check_names, walk
 from gsl.pat.call import Call, GetItem, Tuple, declared, to_pattern
 from gsl.pat.choice import Alt, And, Not
@@ -342,6 +342,7 @@ def fork(source: Pattern, *members: Any) -> Group:
     return Group(group.members, (*constraints_of(source), *group.constraints, *uses))
 
 
+@checked(PatternTypeError)
 def attr_eq(*members: Any, names: str | Sequence[str] | None = None) -> Group:
     """Corresponding operators of the members have equal attributes: all of them, or those named.
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gsl.errors import PatternError, located, nearest, require
+from gsl.errors import PatternError, PatternTypeError, checked, located, nearest, require
 from gsl.graph import Graph
 from gsl.match import Match, candidates
 from gsl.rewrite.apply import RewriteRun, apply, check_steps, everywhere, limit_of, on_subject, rewrite, view_of
@@ -36,6 +36,7 @@ class Explanations(dict[str, Explanation]):
         return "\n".join(map(str, self.values()))
 
 
+@checked(PatternTypeError)
 class RuleSet:
     """Rules that are applied in one go, each with a name of its own.
 

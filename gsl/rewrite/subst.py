@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
 from gsl.draw.rule import rule_drawing
-from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller, require
+from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller, checked, require
 from gsl.graph import Graph, Op
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gsl.verify import Verdict
 
 
-
+@checked(PatternTypeError)
 class Subst:
     """A graph substitution: wherever ``src`` matches, ``tgt`` takes its place.
 
@@ -295,7 +295,7 @@ class Subst:
                     f"target rebuilds it without; matches where that would change a value are refused. "
                     f"Build it from the matched call, as {pattern.op.cls.lower()}.like(…), or give the attributes",
                     DroppedAttributeWarning,
-                    stacklevel=3,
+                    stacklevel=4,
                 )
 
 

@@ -49,7 +49,7 @@ Read = Callable[["YamlReader", Any], YamlValue]
 
 def read_file(path: str | Path) -> tuple[Entry, ...]:
     """The rules of a file. RuleFileError, with line and column, for one that is ill-formed."""
-    with open(path, "rb") as stream:
+    with Path(path).open("rb") as stream:
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise RuleFileError(f"{path}: a rule file has at most {MAX_BYTES} bytes")
