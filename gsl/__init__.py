@@ -49,11 +49,16 @@ _LATE = {
     "Proved": "gsl.verify", "Refuted": "gsl.verify", "Supported": "gsl.verify", "Unchecked": "gsl.verify",
 }  # fmt: skip
 """The names that are loaded when they are asked for, and their modules."""
+_MODULES = ("cost", "exchange", "fx", "modules", "onnx", "relax", "rules", "verify")
+"""The modules that are loaded so."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LATE:
-        raise AttributeError(f"module 'gsl' has no attribute {name!r}: {errors.nearest(name, [*__all__, *_LATE])}")
     import importlib
 
+    if name in _MODULES:
+        return importlib.import_module(f"gsl.{name}")
+    if name not in _LATE:
+        known = [*__all__, *_LATE, *_MODULES]
+        raise AttributeError(f"module 'gsl' has no attribute {name!r}: {errors.nearest(name, known)}")
     return getattr(importlib.import_module(_LATE[name]), name)

@@ -37,7 +37,9 @@ def __getattr__(name: str) -> Operator:
         return _CLASSES[name]
     if name.startswith("__"):
         raise AttributeError(name)
-    raise UnknownAttributeError(located(f"gsl.op has no operator {name!r}: {nearest(name, _CLASSES)}"))
+    raise UnknownAttributeError(located(
+        f"gsl.op has no operator {name!r}: {nearest(name, _CLASSES)} (docs/operators.md lists them)"
+    ))  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import importlib
 import math
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gsl
 from gsl.errors import WorkloadError
 from gsl.graph import Effect, Graph, Node, Origin, TensorType, Type
 from gsl.graph.types import dim
@@ -60,6 +62,14 @@ def differ(a: Callable[..., Any], b: Callable[..., Any], **rest: Any) -> str:
     report = fake(a, **rest).compare(fake(b, "new", **rest))
     assert bool(report) is report.passed
     return "; ".join(f"{row.name}: {row.reason}" for row in report.failures)
+
+
+def test_names_of_the_package() -> None:
+    assert gsl.__getattr__("rules") is importlib.import_module("gsl.rules")
+    with pytest.raises(AttributeError, match="did you mean 'optimize'"):
+        _ = gsl.optimise
+    with pytest.raises(AttributeError, match=r"did you mean 'SiLU'\? \(docs/operators.md lists them\)"):
+        _ = gsl.op.Silu
 
 
 # Calling ----------------------------------------------------------------------------------------------------------
