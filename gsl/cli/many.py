@@ -53,7 +53,7 @@ def run(
     show: Callable[[JsonObject], None], show_all: Callable[[Sequence[Result]], None],
 ) -> Exit:  # fmt: skip
     """Do the work on all models, and print what was found; the status, of several models the highest."""
-    if len(options.models) == 1 and not options.models[0].is_dir():
+    if len(options.models) == 1 and not os.path.isdir(options.models[0]):
         status, found = work(terminal, argparse.Namespace(**vars(options), model=options.models[0]))
         if options.json:
             terminal.json(found)

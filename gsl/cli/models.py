@@ -202,7 +202,7 @@ def of_paths(paths: Sequence[Path]) -> list[Path]:
     found: dict[Path, None] = {}
     for path in paths:
         inside = [path]
-        if path.is_dir():
+        if os.path.isdir(path):
             inside = sorted(file for file in path.iterdir() if file.suffix in FORMATS and file.is_file())
         if not inside:
             raise UsageError(f"{path} has no model: the name of one ends in {_known()}")
