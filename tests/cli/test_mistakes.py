@@ -61,7 +61,7 @@ def test_a_name_that_is_too_long(model: Path, tmp_path: Path, capsys: pytest.Cap
     assert main(["apply", "rules:BOOK", str(model), "-o", str(tmp_path / f"{'n' * 300}.pt2")]) == 2
     assert last_line(capsys).endswith("… can't be written: File name too long")
     assert main(["apply", "rules:BOOK", f"{'n' * 300}.pt2", "-o", str(tmp_path / "new.pt2")]) == 2
-    assert last_line(capsys).endswith("can't be read: File name too long")
+    assert "can't be read: File name too long" in last_line(capsys)
 
 
 def test_a_full_disk(
