@@ -181,7 +181,7 @@ def checked(error: type[GSLError]) -> Callable[[Checked], Checked]:
             return _with_checks(target, error)
         for name, member in list(vars(target).items()):
             function = member.__func__ if isinstance(member, classmethod) else member
-            if isinstance(function, FunctionType) and (name == "__init__" or not name.startswith("_")):
+            if isinstance(function, FunctionType) and (name in ("__init__", "__call__") or name[0] != "_"):
                 made = _with_checks(function, error)
                 setattr(target, name, made if function is member else classmethod(made))
         return target

@@ -396,6 +396,11 @@ def test_any_scopes_make_a_drawing(seed: int) -> None:
         assert all(edge.tail != edge.head for edge in made.edges)
 
 
+def test_a_path_that_is_none() -> None:
+    with pytest.raises(WorkloadError, match=r"path= of Drawing.save is str \| Path, got 3 of type int"):
+        Drawing(Figure("v", ())).save(3)  # type: ignore[arg-type]
+
+
 def test_a_diagram_alone_has_no_clusters() -> None:
     made = diagram(graph(lambda b: b.call("nn.relu", b.input("x", 4))), Options())
     assert "subgraph" not in Drawing(Figure("v", (Panel("", made),))).source

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gsl.draw.drawing import Box, BoxKey, Diagram, Edge, Figure, Mark, Panel, Style, every, shortened
-from gsl.errors import MissingPackageError, WorkloadError
+from gsl.errors import MissingPackageError, WorkloadError, checked
 
 FACE = "Helvetica,Arial,sans-serif"
 SIZE, SMALL = 11, 9
@@ -265,6 +265,7 @@ NARROWEST = 0.7
 _WIDTH = re.compile(r'<svg role="img" width="([\d.]+)"')
 
 
+@checked(WorkloadError)
 class Drawing:
     """A drawing. A notebook shows it; :meth:`save` writes it; ``svg`` and ``source`` are its text.
 

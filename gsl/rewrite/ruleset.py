@@ -199,6 +199,7 @@ class RuleSet:
 # ---------------------------------------------------------------- sets that take turns
 
 
+@checked(PatternTypeError)
 def alternate(
     turns: Iterable[Subst | RuleSet],
     subject: Subject,
