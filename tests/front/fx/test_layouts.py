@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.rules import RULES
@@ -88,3 +89,24 @@ def test_a_convolution_with_a_folded_norm_lies_as_its_kernel_tells(form: torch.m
     assert len(call.args) > 2
     assert known.stride() == run.stride()
     assert run.is_contiguous(memory_format=form)
+
+
+def test_values_of_several_fake_modes() -> None:
+    """Torch computes with values of one mode only: how a call on two of them lies is not known, and it is kept."""
+    aten, graph, modes = torch.ops.aten, torch.fx.Graph(), (FakeTensorMode(), FakeTensorMode())
+    a, b, w = map(graph.placeholder, "abw")
+    product = graph.call_function(aten.mm.default, (a, b))
+    total = graph.call_function(aten.add.Tensor, (product, w))
+    others = w, total, graph.call_function(aten.exp.default, (total,))
+    graph.output((others[-1], graph.call_function(aten.log.default, (a,))))
+    for node in graph.nodes:
+        if node.op != "output":
+            node.meta["val"] = modes[node in others].from_tensor(torch.randn(3, 3))
+    x, y = pat.Wildcard(), pat.Wildcard()
+    turned = op.Transpose(op.Matmul(op.Transpose(y, axes=(1, 0)), op.Transpose(x, axes=(1, 0))), axes=(1, 0))
+    old = Workload.from_fx(torch.fx.GraphModule(nn.Module(), graph))
+    Subst(op.Log(x), op.Exp(x), name="other")(old)  # from here on it is known how the result of an equal call lies
+    new = Subst(op.Matmul(x, y), turned, name="turned")(old)
+    assert new.trace.summary() == {"turned": 1}
+    values = [torch.rand(3, 3) for _ in range(3)]
+    torch.testing.assert_close(new.mod(*values), old.mod(*values))
