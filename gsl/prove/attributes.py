@@ -203,7 +203,7 @@ def _dtype(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
 
 
 def _pairs(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
-    return tuple((calc.path.variable("pad", 0), calc.path.variable("pad", 0)) for _ in range(_rank(operands)))
+    return tuple((calc.path.variable("pad", None), calc.path.variable("pad", None)) for _ in range(_rank(operands)))
 
 
 def _squeezed(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:

@@ -218,10 +218,11 @@ def is_positive(algebra: TermAlgebra, value: SumTerm, *, strictly: bool = True) 
         return False
     if not all(all(_sign(algebra, *factor) >= 0 for factor in term.factors) for term in value.terms):
         return False
+    path = algebra.path
     return not strictly or any(
-        not term.bound and not term.guards and all(_sign(algebra, *factor) > 0 for factor in term.factors)
-        for term in value.terms
-    )
+        not term.guards and all(path.at_least(path.size(atom) - 1) for atom in term.bound)
+        and all(_sign(algebra, *factor) > 0 for factor in term.factors) for term in value.terms
+    )  # fmt: skip
 
 
 def is_nonzero(algebra: TermAlgebra, value: SumTerm) -> bool:

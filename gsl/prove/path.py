@@ -69,7 +69,8 @@ class Path:
         if self.member is not None:
             key = f"{name} of {self.member}"
             count = self.counts[key] = self.counts.get(key, 0) + 1
-            return Whole(operation(f"{poly.SIZE if least else poly.NUMBER} {name}{count}", self.member), self)
+            kind = "any" if least is None else poly.SIZE if least else poly.NUMBER
+            return Whole(operation(f"{kind} {name}{count}", self.member), self)
         return Whole(Poly.of(IntAtom(self.name(name), least=least)), self)
 
     def index(self, size: Poly, name: str = "i") -> IntAtom:

@@ -12,7 +12,7 @@ from gsl.prove import NoProof, Proof, prove, solver
 from gsl.rules import RULES
 from gsl.verify import ContradictionError, verify
 from gsl.verify.mutate import rebuilt
-from tests.verify.wrong import WRONG
+from tests.verify.wrong import WRONG, padded_twice
 from tests.verify.wrong_rules import VARIANTS
 
 pytestmark = pytest.mark.filterwarnings("ignore::gsl.errors.DroppedAttributeWarning")
@@ -76,7 +76,7 @@ def defined(function: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern]) -> Su
 
 
 @pytest.mark.parametrize("rule", [
-    relu_scaled(-1.0), undefined(), half_of_another_axis(),
+    relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
     cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
     cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),
     chosen_by(lambda c: 2.0), chosen_by(lambda c: c.value),

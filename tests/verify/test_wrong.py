@@ -16,7 +16,7 @@ import pytest
 from gsl import Refuted, Subst, Supported, op, pat
 from gsl.verify import Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
-from tests.verify.wrong import WRONG
+from tests.verify.wrong import WRONG, padded_twice
 
 EXAMPLES = 100
 
@@ -212,7 +212,7 @@ def clipped_integers() -> Subst:
         partial(cast_twice, "int64", "float16", "float32"),  # beyond 2**11
         partial(cast_twice, "int64", "int32", "bool"),  # 2**32
         partial(cast_twice, "float64", "float32", "int64"),  # next to 1
-        indices_from_the_end, leaky_maximum, clipped_integers,
+        indices_from_the_end, leaky_maximum, clipped_integers, padded_twice,
     ],
 )  # fmt: skip
 def test_a_mistake_on_few_numbers_is_found(make: Callable[[], Subst]) -> None:

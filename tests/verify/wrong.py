@@ -148,3 +148,12 @@ WRONG: dict[str, Wrong] = {
     "relu through a pooling": Wrong(relu_through_a_pooling, "not finite", "padding"),
     "sums of unequal reductions": Wrong(sums_beside_each_other, "value", ".axis"),
 }
+
+
+def padded_twice() -> Subst:
+    """Wrong where the first padding has a negative width, which leaves out elements."""
+    x = pat.Wildcard(ndim=1, dtype="float32")
+    once = op.Pad(x, pad_mode="constant", pad_value=0.0)
+    before, after = once.pad_width[0][0], once.pad_width[0][1]
+    twice = op.Pad(once, pad_width=((1, 1),), pad_mode="constant", pad_value=0.0)
+    return Subst(twice, op.Pad(x, pad_width=((before + 1, after + 1),), pad_value=0.0))

@@ -115,11 +115,10 @@ def _split(calc: Calculation, x: Tensor, indices_or_sections: Any, axis: int) ->
 
 
 def padded(calc: Calculation, x: Tensor, widths: Sequence[tuple[Poly, Poly]], value: SumTerm) -> Tensor:
-    """A tensor among copies of a number."""
+    """A tensor among copies of a number; elements are left out where a width is negative."""
     shape = tuple(calc.path.reduce(size + low + high) for size, (low, high) in zip(x.shape, widths, strict=True))
-    for low, high in widths:
-        for width in (low, high):
-            calc.must((">=", width), "a padding")
+    for size in shape:
+        calc.must((">=", size - 1), "a padding that leaves something")
 
     def at(index: Index) -> SumTerm:
         inside: list[Relation] = []

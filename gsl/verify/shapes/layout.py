@@ -353,7 +353,7 @@ def pad(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     mode = s.attr(draft, "pad_mode")
     s.attr(draft, "pad_value", (0.0, 1.5, -2.0, -0.5) if mode == "constant" else (0.0,))
     sizes = goal.sizes(rank)
-    pairs = ((0, 1), (1, 0), (1, 1), (0, 2))
+    pairs = ((0, 1), (1, 0), (1, 1), (0, 2), *([(-1, 0), (1, -1)] if mode == "constant" else []))
     options = [tuple([pair if i == axis else (0, 0) for i in range(rank)]) for axis in range(rank) for pair in pairs]
     options += [((1, 1),) * rank, ((0, 0),) * rank]
 
@@ -362,8 +362,9 @@ def pad(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
     found = s.attr(draft, "pad_width", options, fits, lambda v: v if isinstance(v, tuple) else ((v, v),) * rank)
     shape = [None if n is None else n - a - b for n, (a, b) in zip(sizes, found)]
-    if mode == "reflect":
-        shape = [max(a, b) + s.choices.size() if n is None else n for n, (a, b) in zip(shape, found)]
+    if mode == "reflect" or min(map(min, found), default=0) < 0:
+        least = [max(a, b) if mode == "reflect" else -min(a, 0) - min(b, 0) for a, b in found]
+        shape = [less + s.choices.size() if n is None else n for n, less in zip(shape, least)]
     s.solve(x, Goal(tuple(shape), goal.dtype))
 
 
