@@ -56,7 +56,7 @@ class Call(Pattern):
     """``None`` where nothing is demanded of them, see :func:`gsl.pat.is_op`."""
     attrs: Mapping[str, Ast]
 
-    def __init__(self, op: Any, *operands: Any, **attrs: Any) -> None:
+    def __init__(self, op: Any, /, *operands: Any, **attrs: Any) -> None:
         self._fill(op, operands, attrs)
 
     @classmethod

@@ -244,6 +244,47 @@ def test_what_can_not_be_taken_over() -> None:
         from_inductor(lambda x: x * x.sum().item(), lambda x: x, [torch.empty(3)])
 
 
+# Operators that write into their arguments
+
+
+@functools.cache
+def written() -> torch.library.Library:
+    """Operators of which each writes into its first argument."""
+    library = torch.library.Library("gsl_exchange", "FRAGMENT")
+    functions: dict[str, Callable[..., Any]] = {
+        "scaled": lambda out, x, by: out.copy_(x * by),
+        "rounded": lambda out, x: out.copy_(x.round()),
+        "scaled_rounded": lambda out, x, by: out.copy_((x * by).round()),
+    }
+    for name, function in functions.items():
+        by = "" if name == "rounded" else ", float by"
+        library.define(f"{name}(Tensor(a!) out, Tensor x{by}) -> ()")
+        library.impl(name, lambda *given, function=function: (function(*given), None)[1], "CompositeExplicitAutograd")
+    return library
+
+
+def test_calls_through_auto_functionalized_come_over() -> None:
+    written()
+    ops, call = torch.ops.gsl_exchange, torch.ops.higher_order.auto_functionalized
+
+    def two(x: Tensor) -> Tensor:
+        first = call(ops.scaled.default, out=torch.empty_like(x), x=x, by=0.5)[1]
+        result: Tensor = call(ops.rounded.default, out=torch.empty(x.shape, dtype=torch.int8), x=first)[1]
+        return result
+
+    def one(x: Tensor) -> Tensor:
+        new = torch.empty(x.shape, dtype=torch.int8)
+        result: Tensor = call(ops.scaled_rounded.default, out=new, x=x, by=0.5)[1]
+        return result
+
+    rule = from_inductor(two, one, [torch.empty(5, 4)])
+    example = (8 * torch.randn(6, 3),)
+    old = Workload.from_fx(fwd_only(two, example), example)
+    new = rule(old)
+    assert new.op_counts()["auto_functionalized"] == old.op_counts()["auto_functionalized"] - 1 == 1
+    old.compare(new).check()
+
+
 # Whatever a pass holds
 
 

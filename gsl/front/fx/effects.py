@@ -304,9 +304,18 @@ def exchanges(target: Any) -> bool:
     )
 
 
+_FUNCTIONAL_FORMS: Final = frozenset[Any](
+    getattr(torch.ops.higher_order, name) for name in ("auto_functionalized", "auto_functionalized_v2", "out_dtype")
+)
+"""Calls of an operator, which is their first argument, as functions: what it writes, they return."""
+
+
 def _effect(node: fx.Node) -> Effect | None:
     """The effect of a call of a function or method, besides computing its value and changing its operands."""
-    target = node.target
+    target: Any = node.target
+    if target in _FUNCTIONAL_FORMS and node.args:
+        called = node.args[0]
+        return Effect.EXCHANGES if exchanges(called) else Effect.OTHER if called in _SIDE_EFFECTS else None
     if exchanges(target):
         return Effect.EXCHANGES
     if effects.is_random(target, node.args, node.kwargs):
