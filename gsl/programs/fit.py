@@ -3,6 +3,7 @@ and attributes as one writes them: axes counted from the end, ranks of operands,
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,9 +68,9 @@ class Quantities:
         first = column[0]
         if all(same(first, value) for value in column[1:]):
             return first
-        named = self._equal(self.named, column)
-        if named is not None:
-            return named
+        for named in (self._equal(self.named, column), self._extreme(column)):
+            if named is not None:
+                return named
         kinds = {type(value) for value in column}
         if kinds == {tuple}:
             return self._tuple(column)
@@ -86,6 +87,15 @@ class Quantities:
     def _equal(self, quantities: Sequence[Quantity], column: Column) -> Expr | None:
         found = [quantity for quantity in quantities if same(quantity.values, column)]
         return found[0].expr if found else None
+
+    def _extreme(self, column: Column) -> Expr | None:
+        """The smaller or the larger one of two literals that have names."""
+        numbers = [quantity for quantity in self.named if all(map(_is_number, quantity.values))]
+        for one, other in itertools.combinations(numbers, 2):
+            for extreme, expr in ((min, attr.min), (max, attr.max)):
+                if same(tuple(map(extreme, one.values, other.values)), column):
+                    return expr(one.expr, other.expr)
+        return None
 
     def _chosen(self, candidates: Iterator[tuple[Expr, tuple[Quantity, ...]]], column: Column) -> Expr:
         for expr, used in candidates:
@@ -209,6 +219,15 @@ def same(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
+def equals(left: Any, right: Any) -> bool:
+    """True if two values of attributes are equal but for rounding."""
+    if isinstance(left, tuple) and isinstance(right, tuple):
+        return len(left) == len(right) and all(map(equals, left, right))
+    if _is_number(left) and _is_number(right):
+        return math.isclose(left, right, rel_tol=1e-9)
+    return hasattr(left, "shape") or left == right
+
+
 def _listed(column: Column) -> str:
     shown: list[Any] = []
     for value in column:
@@ -237,8 +256,12 @@ def _line(column: Column, values: Column) -> tuple[int, int] | None:
     return None
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _is_positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return _is_number(value) and bool(value > 0)
 
 
 def _powers(numbers: Sequence[Quantity]) -> Iterator[tuple[Expr, Column, tuple[Quantity, ...]]]:
@@ -323,13 +346,20 @@ def _counted(value: Any, types: Sequence[Type | None], more: int) -> Any:
 def is_default(
     spec: OpSpec, name: str, column: Sequence[TracedNode], types: Sequence[tuple[Type | None, ...]]
 ) -> bool:
-    """True if an attribute has the value in all traces that it has where it is not given."""
+    """True if an attribute has the value in all traces that it has where it is not given, whatever the sizes are."""
     for node, own in zip(column, types):
         given = spec.own(node.attrs)
         value = given.pop(name)
-        if spec.attrs[name].default is REQUIRED or not same(_completed(spec, given, own, name), value):
+        if spec.attrs[name].default is REQUIRED or not all(
+            same(_completed(spec, given, types, name), value) for types in (own, tuple(map(_of_ones, own)))
+        ):
             return False
     return True
+
+
+def _of_ones(type: Type | None) -> Type | None:
+    """The same type with sizes of 1."""
+    return TensorType((1,) * type.ndim, type.dtype) if isinstance(type, TensorType) else type
 
 
 def _completed(spec: OpSpec, given: Mapping[str, Any], types: tuple[Type | None, ...], name: str) -> Any:

@@ -20,6 +20,7 @@ from gsl.programs.fit import (
     Quantities,
     Quantity,
     UnfitError,
+    equals,
     from_the_end,
     is_default,
     near,
@@ -28,7 +29,7 @@ from gsl.programs.fit import (
 )
 from gsl.programs.parameters import RuleLiteral, RuleTensor, parameters
 from gsl.programs.samples import Sampler, Traced
-from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNode, rule_program
+from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNode, flattened, rule_program
 from gsl.spec import TABLE
 
 Rule = TypeVar("Rule")
@@ -55,7 +56,10 @@ def rule_from_programs(
     found, plain = _sides(programs, tensors, literals, traces)
     for program, own, more in zip(programs, (found.before, found.after), (check.before, check.after)):
         _check_alike(program, (found.samples[0], own[0]), (check.samples[0], more[0]))
-    _check_fires(make(plain.source, plain.target, where=plain.where, name=programs[0].title), check, programs[0])
+    rule = make(plain.source, plain.target, where=plain.where, name=programs[0].title)
+    _check_fires(rule, check, programs[0])
+    if not programs[0].finished:
+        _check_result(rule, check, programs[1])
     sides = FittedSides(programs, tensors, literals, found, given=True)
     conditions = [*sides.where, *_conditions(where, sides.names)]
     return make(sides.source, sides.target, where=conditions, **options), sides.names
@@ -108,6 +112,20 @@ def _check_fires(rule: Any, check: Traced, before: RuleProgram) -> None:
             f"the rule made of {before.title} does not match it with other sizes ({check.samples[0]}): "
             f"{rule.explain(graph)}"
         )
+
+
+def _check_result(rule: Any, check: Traced, after: RuleProgram) -> None:
+    """Raise PatternError for a rule that makes other values than the second program, with values not seen before."""
+    expected = check.after[0]
+    found = flattened(after.title, rule.apply(check.before[0].graph)[0], after.tensors, lambda value: value)
+    for old, new in zip(expected.nodes, found.nodes) if found.form() == expected.form() else ():
+        for name, value in old.attrs.items():
+            if not equals(value, new.attrs[name]):
+                raise PatternError(
+                    f"{after.title}: {_described(old)}: {name} is {value!r} for {check.samples[0]}, and the expression "
+                    f"that has its values for the others is {new.attrs[name]!r} there: no expression of sizes and "
+                    "literals was found for it; give more values to try, or make the target by a function"
+                )
 
 
 class FittedSides:

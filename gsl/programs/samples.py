@@ -203,8 +203,9 @@ class Sampler:
 
     def sample(self, choice: _Choice) -> InputSample:
         """The sample of a choice."""
+        step = 1 if choice.primes < _SETS else 2  # the check has values together that no other sample has
         values = {
-            literal.name: literal.examples[kind][(choice.primes + number) % len(literal.examples[kind])]
+            literal.name: literal.examples[kind][(choice.primes + number // step) % len(literal.examples[kind])]
             for number, (literal, kind) in enumerate(zip(self.literals, choice.kinds))
         }
         whole = [value for value in values.values() if type(value) is int and value > 0]

@@ -163,6 +163,14 @@ def test_a_literal_that_the_source_does_not_tell() -> None:
     assert "use the value itself there" in text
 
 
+def test_an_expression_that_fits_the_values_that_were_tried_by_chance() -> None:
+    def after(x: Tensor, *, a: float, b: float) -> Tensor:
+        return (x + b / a) * a
+
+    with pytest.raises(PatternError, match=r"value is -1.0 for x: .*, a=-2.0, b=2.0, and the expression .* is -2.0 th"):
+        Subst.from_programs(lambda x, *, a, b: x * a + b, after, x="n", a=[-1.0, -2.0], b=[1.0, 2.0])
+
+
 def test_an_attribute_that_follows_from_nothing() -> None:
     sizes = iter(range(1, 1000))
 

@@ -334,6 +334,41 @@ def test_a_literal_that_occurs_twice_is_the_same_one() -> None:
     assert not list(rule.match(workload(lambda x: (x * 2.0).exp() * 3.0, (3,))))
 
 
+def test_the_smaller_or_larger_of_two_literals() -> None:
+    def both(x: Tensor, *, low: float, high: float, low2: float, high2: float) -> Tensor:
+        return x.clamp(low, high).clamp(low2, high2)
+
+    def one(x: Tensor, *, low: float, high: float, low2: float, high2: float) -> Tensor:
+        return x.clamp(max(low, low2), min(high, high2))
+
+    tried: dict[str, Any] = {"low": [-1.0, -2.0], "high": [1.0, 2.0], "low2": [-3.0, -0.5], "high2": [3.0, 0.5]}
+    rule = Subst.from_programs(both, one, **tried)
+    assert "clip(x0, a_min=max(%0.a_min, %1.a_min), a_max=min(%0.a_max, %1.a_max))" in str(rule)
+    fires(rule, workload(lambda x: x.clamp(-3.0, 2.0).clamp(-1.0, 4.0), (3, 4)))
+
+
+def test_the_squeezed_axis_is_said() -> None:
+    rule = Subst.from_programs(
+        lambda x: F.max_pool1d(x, 3, 2), lambda x: F.max_pool2d(x[..., None], (3, 1), (2, 1)).squeeze(-1), x="b c n"
+    )
+    fires(rule, workload(lambda x: F.max_pool1d(x, 3, 2), (1, 3, 9)))
+
+
+def test_a_product_in_another_dtype() -> None:
+    out_dtype = torch.ops.higher_order.out_dtype
+    rule = Subst.from_programs(
+        lambda x, w: x.int() @ w.int(), lambda x, w: out_dtype(torch.ops.aten.mm.default, torch.int32, x, w),
+        x="int8[n k]", w="int8[k m]",
+    )  # fmt: skip
+    tensors = torch.randint(-9, 9, (3, 4), dtype=torch.int8), torch.randint(-9, 9, (4, 5), dtype=torch.int8)
+
+    class Product(nn.Module):
+        def forward(self, x: Tensor, w: Tensor) -> Tensor:
+            return x.int() @ w.int()
+
+    fires(rule, Workload.from_torch(Product(), tensors))
+
+
 def test_values_to_try_are_given() -> None:
     def before(x: Tensor, *, padding: int) -> Tensor:
         return F.pad(x, (padding, padding)).relu()
