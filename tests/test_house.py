@@ -18,6 +18,7 @@ def house() -> dict[str, Any]:
     return runpy.run_path(str(ROOT / "tools" / "house.py"))
 
 
+@pytest.mark.long
 def test_the_table(house: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     house["main"](["--cheap"])
     told = capsys.readouterr().out

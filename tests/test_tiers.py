@@ -14,6 +14,8 @@ import pytest
 from tests import tiers
 from tests.tiers import ROOT, TIERS, NoFrameworks, may_hold, tier
 
+pytest_plugins = "pytester"
+
 CORE = ("attr", "graph", "match", "pat", "use")
 """The folders of tests whose modules need no framework."""
 
@@ -114,3 +116,20 @@ def test_a_law_is_usual_and_long() -> None:
     law: Any = Case("test_it", law=0)
     assert tiers.runs(law, "long")
     assert tiers.runs(law, None)
+
+
+NO_CASES = """
+import pytest
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("front_end", [])
+def test_it(front_end): pass
+"""
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnknownMarkWarning")
+def test_a_test_without_cases_is_of_the_tier_of_its_module(pytester: pytest.Pytester) -> None:
+    """It is collected where no front end of those that it is for is there."""
+    items = pytester.getitems(NO_CASES)
+    tiers.thin(items)
+    assert [[wanted for wanted in (None, *TIERS) if tiers.runs(item, wanted)] for item in items] == [[None, "quick"]]

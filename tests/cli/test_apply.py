@@ -210,6 +210,7 @@ def module(here: Path) -> Path:
     return here
 
 
+@pytest.mark.long  # two processes load TVM
 def test_a_module_of_tvm(
     module: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,9 @@ import pytest
 import torch
 from torch import nn
 
+from gsl import Workload
 from gsl.cli import exported, models
+from gsl.errors import FrontEndError
 from tests.cli.conftest import Run
 
 PROGRAM = "models/model.json"
@@ -162,7 +164,7 @@ def refused(here: Path, gsl: Run, model: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["pickled inputs", "a size"])
-def test_what_is_refused_would_run(kind: str, here: Path, saved: bytes, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_refused_would_run(kind: str, here: Path, saved: bytes) -> None:
     """What the command guards against: the loader of torch by itself runs it."""
     path = here / "broken.pt2"
     path.write_bytes(archive(HOSTILE[kind][0], saved))
@@ -247,10 +249,15 @@ def test_an_archive_for_two_readers(
     refused(here, gsl, "broken.pt2", text)
 
 
-def test_a_class_that_is_not_known(here: Path, gsl: Run) -> None:
-    (here / "shapes.py").write_text(CLASS)
-    (here / "save.py").write_text(SAVE)
-    subprocess.run([sys.executable, "save.py"], check=True)
+def test_what_another_module_defines(here: Path, gsl: Run) -> None:
+    """A class and an operator, of models that another process saved."""
+    for name, text in {"shapes": CLASS, "definitions": OPERATOR, "save": SAVE}.items():
+        (here / f"{name}.py").write_text(text)
+    subprocess.run([sys.executable, "save.py"], check=True, capture_output=True)
+    code, out, err = gsl("unread", "doubled.pt2")
+    assert (code, out) == (2, "")
+    assert err == ("gsl: error: doubled.pt2 needs the operator gsl_elsewhere::doubled: "
+                   "give --import with the module that defines it\n")  # fmt: skip
     code, out, err = gsl("match", "mine.py", "own.pt2")
     assert (code, out, err) == (2, "", "gsl: error: own.pt2 needs the class shapes.Pair: give --import shapes\n")
     code, out, err = gsl("match", "mine.py", "own.pt2", "--import", "shapes")
@@ -271,14 +278,30 @@ class Pair:
 
 torch.export.register_dataclass(Pair, serialized_type_name="shapes.Pair")
 """
+OPERATOR = """\
+import torch
+
+@torch.library.custom_op("gsl_elsewhere::doubled", mutates_args=())
+def doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+@doubled.register_fake
+def _(x):
+    return torch.empty_like(x)
+"""
 SAVE = """\
-import torch, shapes
+import definitions, shapes, torch
 
 class Two(torch.nn.Module):
     def forward(self, x):
         return shapes.Pair(x.relu(), x)
 
-torch.export.save(torch.export.export(Two(), (torch.randn(2),)), "own.pt2")
+class Doubled(torch.nn.Module):
+    def forward(self, x):
+        return definitions.doubled(x).relu()
+
+for name, model in {"own": Two(), "doubled": Doubled()}.items():
+    torch.export.save(torch.export.export(model, (torch.randn(2),)), f"{name}.pt2")
 """
 
 
@@ -322,6 +345,31 @@ def test_a_folder_that_may_not_be_written(here: Path, gsl: Run) -> None:
     with nobody(here):
         code, _, err = gsl("apply", "mine.py", "model.pt2", "-o", "folder/new.pt2")
     assert (code, err) == (2, "gsl: error: folder: no permission to write there\n")
+
+
+def test_a_name_that_is_too_long(here: Path, gsl: Run) -> None:
+    code, _, err = gsl("apply", "mine.py", "model.pt2", "-o", f"{'n' * 300}.pt2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert err.endswith("… can't be written: File name too long\n")
+    code, _, err = gsl("apply", "mine.py", f"{'n' * 300}.pt2", "-o", "new.pt2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "can't be read: File name too long" in err
+
+
+def test_torch_could_not_write_a_model(here: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any) -> None:
+        raise RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed\nand more")
+
+    monkeypatch.setattr(torch.export, "save", fails)
+    code, _, err = gsl("apply", "mine.py:swish", "model.pt2", "-o", "new.pt2")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "new.pt2 can't be written: torch could not write the whole file: Pytorch" in err
+    assert not [*here.glob("*new*")]
+
+
+def test_a_model_without_example_inputs() -> None:
+    with pytest.raises(FrontEndError, match=r"ReLU can't be called with these example inputs: missing .*'input'; give"):
+        Workload.from_torch(nn.ReLU())
 
 
 # TVM

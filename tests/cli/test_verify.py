@@ -263,6 +263,7 @@ def test_without_rich_the_text_is_plain(monkeypatch: pytest.MonkeyPatch) -> None
     assert err.getvalue() == ""
 
 
+@pytest.mark.long
 def test_as_a_process(rules: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "gsl", "verify", f"{rules.name}:turned", *FEW]

@@ -1,4 +1,4 @@
-"""Graphs of hundreds of thousands of nodes, tens of thousands deep, and without any node."""
+"""Graphs of hundreds of thousands of nodes, ten thousand deep, and without any node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.helpers.graphs import Builder, graph, infer_type
 from tests.rewrite.checks import faults
 from tests.rewrite.test_scale import TRIPLE, chain, wide
 
-DEEP = 30_003
+DEEP = 12_003
 X = pat.Wildcard()
 
 

@@ -17,8 +17,8 @@ from gsl.graph import Graph
 from gsl.rewrite.apply import apply
 from tests.helpers.graphs import Builder, graph
 
-THREADS = 6
-FEW = 3
+THREADS = 4
+FEW = 2
 """How many threads work on TVM, whose imports take long."""
 
 

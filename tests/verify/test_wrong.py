@@ -59,6 +59,7 @@ def test_the_program_shows_the_difference(name: str, verdicts: dict[str, Verdict
     assert "output 0 of the source" in shown.getvalue()
 
 
+@pytest.mark.long
 def test_the_program_runs_alone(verdicts: dict[str, Verdict]) -> None:
     program = verdict("exchanged operands", verdicts).counterexample.code
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -111,7 +111,7 @@ def fused(nodes: Any) -> Counter[str]:
     return Counter("MultiHeadAttention" if name.endswith("Attention") else name for name in own)
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"phi"}))
 def test_an_export_comes_back(name: str) -> None:
     """As it was, and with the same numbers where every call is written anew."""
@@ -130,6 +130,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize(("name", "attention"), CASES)
 def test_at_least_what_onnxruntime_fuses(name: str, attention: str, tmp_path: Path) -> None:
     wl, given = exported(name, attention)
