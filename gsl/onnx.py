@@ -44,8 +44,9 @@ class Pass(ir.passes.InPlacePass):
                 evaluate=program.evaluate if self.fold_params else None, own=True,
             )  # fmt: skip
             self.traces.append(trace)
-            if trace.firings:
-                program.update(new)
+            is_other = (trace.firings or trace.shared or trace.unused) and program.changed_by(new)
+            if not is_other:
+                trace.refuse(program.kept)
             new.release()
             del new  # what is gone when the collector works again is not looked at by it
 
@@ -56,7 +57,7 @@ class Pass(ir.passes.InPlacePass):
                 return from_onnx(found.program)
 
             program.inside(inside, in_place=True)
-        return ir.passes.PassResult(model, modified=trace.count() > 0)
+        return ir.passes.PassResult(model, modified=bool(is_other or trace.inside))
 
 
 __all__ = ["Pass"]

@@ -16,7 +16,7 @@ from gsl.rewrite.fold import Evaluate, fold
 from gsl.rewrite.near import LEAST, NOWHERE, Near, near_to, needs_order
 from gsl.rewrite.passes import Progress, RulePass, silent
 from gsl.rewrite.termination import Watch
-from gsl.rewrite.trace import Firings, Refused, Subject, Trace
+from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec
 
 if TYPE_CHECKING:
@@ -119,8 +119,7 @@ def _rewritten(workload: Any, work: RoundWork, name: str | None, within: RoundsW
     result = workload.replace(graph, name=name, trace=trace)
     kept = getattr(result.program, "kept", None) if result.program is workload.program else None
     if kept is not None:
-        trace.refused += [Refused(firing.rule, firing.replaced, kept) for firing in trace.firings]
-        trace.firings = Firings()
+        trace.refuse(kept)
     if own or graph is not view:
         graph.release()
     return _with_inside(result, within, trace) if hasattr(result.program, "inside") else result

@@ -156,6 +156,11 @@ class Trace:
     inside: dict[str, Trace] = field(default_factory=dict, repr=False)
     """The records of the graphs within calls in which rules fired, by the names of these graphs."""
 
+    def refuse(self, reason: str) -> None:
+        """Let all firings be refused matches: the program stays as it is."""
+        self.refused += [Refused(firing.rule, firing.replaced, reason) for firing in self.firings]
+        self.firings = Firings()
+
     def count(self, rule: str | None = None) -> int:
         """The number of firings of a rule (of all rules without a name), in the graphs within calls, too."""
         own = len(self.firings) if rule is None else sum(firing.rule == rule for firing in self.firings)

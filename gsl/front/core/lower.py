@@ -269,7 +269,8 @@ def attention(w: Lowering[Any], query: Any, key: Any, value: Any, mask: Any, sca
     """Attention as products and a softmax, for as many heads of keys and values as of queries."""
     if scale is None:
         scale = w.sizes_of(query)[-1] ** -0.5
-    scores = w.write("multiply", w.write("matmul", query, w.transposed(key)), float(scale))
+    scores = w.write("matmul", query, w.transposed(key))
+    scores = scores if scale == 1 else w.write("multiply", scores, float(scale))
     if causal:
         keep = w.write("trilu", w.full(True, w.shape_of(scores)[-2:], "bool"), upper=False)
         scores = w.write("where", keep, scores, float("-inf"))

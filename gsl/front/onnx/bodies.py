@@ -10,9 +10,9 @@ import onnx_ir as ir
 
 from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.changes import detach, names_of
-from gsl.front.onnx.infer import declared_types
+from gsl.front.onnx.infer import declared_types, is_known
 from gsl.front.onnx.load import OnnxLoader, symbol_names
-from gsl.front.onnx.types import NAMES, const_tensor
+from gsl.front.onnx.types import NAMES, annotate, const_tensor
 from gsl.graph import SymDim, TensorType, Type
 
 Change = Callable[[str, ir.Model, Set[str]], ir.Model]
@@ -118,6 +118,7 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
             copy = model.clone() if copy is model and not in_place else copy
             copy.functions[key] = _function_of(new, function)
             _take_over(copy, new)
+            _annotate_calls(copy, key, new)
     return copy
 
 
@@ -132,6 +133,20 @@ def _note_calls(model: ir.Model, calls: dict[Any, list[list[Declared]]]) -> None
         if node.op_identifier() in calls:
             known = [None if value is None else loader.type_of(value) for value in node.inputs]
             calls[node.op_identifier()].append([_declared(type, names) for type in known])
+
+
+def _annotate_calls(model: ir.Model, key: Any, body: ir.Model) -> None:
+    """Let the calls of a function have the types of its results where ONNX can't infer them any more."""
+    if all(is_known(body, opaque.target_of(node)) for node in body.graph.all_nodes()):
+        return
+    loader = OnnxLoader(body)
+    loader.load()
+    types, names = list(map(loader.type_of, body.graph.outputs)), symbol_names(loader.types)
+    for part in (model.graph, *(function.graph for function in model.functions.values())):
+        for node in part.all_nodes():
+            for value, type in zip(node.outputs, types) if node.op_identifier() == key else ():
+                if value.type is None:
+                    annotate(value, type, names.get)
 
 
 def _declared(type: Type | None, names: Any) -> Declared:

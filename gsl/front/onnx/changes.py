@@ -16,6 +16,7 @@ from gsl.front.onnx.copying import Copies, copied, keep_meta, props
 from gsl.front.onnx.load import is_alias, is_constant
 from gsl.front.onnx.types import annotate
 from gsl.graph import Type
+from gsl.spec.natives import OnnxOp
 
 _NAME: Final = attrgetter("name")
 _OUTPUTS: Final = attrgetter("outputs")
@@ -40,6 +41,16 @@ class NewNode:
     def used(self) -> list[ir.Value]:
         """The values that it and the graphs in it use."""
         return _used_by(self.inputs, self.attributes)
+
+    def is_like(self, old: ir.Node) -> bool:
+        """True if it does with as many operands what a node of the model does, which has one output."""
+        return (
+            opaque.target_of(old) == OnnxOp(self.op, self.domain) and len(old.outputs) == 1
+            and len(old.inputs) == len(self.inputs)
+            and {attr.name: _plain(attr) for attr in self.attributes} == {
+                attr.name: _plain(attr) for attr in old.attributes.values()
+            }
+        )  # fmt: skip
 
 
 class OnnxChanges:
@@ -123,15 +134,16 @@ class OnnxChanges:
             if not (self.is_copy(old, new) or self.is_copy(_source_of_alias(old), new))
         ]  # fmt: skip
 
-    def applied(self, results: Sequence[ir.Value], staying: Iterable[tuple[ir.Node, bool]]) -> ir.Model:
-        """The old model with the changes, or a copy that has them; the very same one if there are none.
+    def applied(self, results: Sequence[ir.Value], staying: Iterable[tuple[ir.Node, bool]]) -> ir.Model | None:
+        """The old model with the changes, or a copy that has them; ``None`` if there are none.
 
         ``results`` are the values of the outputs. ``staying`` are the nodes that stay, each with the answer whether all
         that it uses stays, too.
         """
+        self._forget_unused(results)
         ends, is_sorted = self.ends(results), self._is_sorted()
         if not (self or ends):
-            return self.old
+            return None
         placed = {root: list(map(self._node, made)) for root, made in self.placed.items()}
         if self.copies is None:
             model = self.old
@@ -162,6 +174,14 @@ class OnnxChanges:
             graph.sort()
         groups.sweep(model)
         return model
+
+    def _forget_unused(self, results: Sequence[ir.Value]) -> None:
+        """Let initialisers not be added that nothing uses."""
+        if self.initializers:
+            new = chain(self.rewritten.values(), chain.from_iterable(self.placed.values()))
+            used = {*results, *self.instead.values(), *chain.from_iterable([node.used() for node in new])}
+            used.update(chain.from_iterable([moved.values() for moved in self.moved.values()]))
+            self.initializers = [value for value in self.initializers if value in used]
 
     def _node(self, new: NewNode) -> ir.Node:
         """A node that is to be made, with names and types."""
@@ -315,6 +335,14 @@ class OnnxChanges:
                 if source is not None and source.producer() not in dead:  # what is removed may use each other
                     node.replace_input_with(place, None)
         graph.remove(dead)
+
+
+def _plain(attr: ir.Attr) -> Any:
+    """An attribute as what is compared: tensors by their elements, graphs by themselves."""
+    value = attr.value
+    if attr.type == ir.AttributeType.TENSOR and not attr.is_ref():
+        value = value.dtype, tuple(value.shape), value.tobytes()
+    return attr.type, tuple(value) if isinstance(value, list) else value, attr.ref_attr_name
 
 
 def _used_by(inputs: Iterable[ir.Value | None], attributes: Collection[ir.Attr]) -> list[ir.Value]:

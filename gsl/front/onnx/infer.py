@@ -67,7 +67,7 @@ def _inferred(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
     """Types and shapes of values by name, as ONNX infers them; none if it can't."""
     try:
         graph = onnx.shape_inference.infer_shapes(ir.to_proto(model), data_prop=True).graph
-        return {
+        found = {
             info.name: (
                 ir.serde.deserialize_type_proto_for_type(info.type),
                 ir.serde.deserialize_type_proto_for_shape(info.type),
@@ -77,6 +77,11 @@ def _inferred(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
     except Exception:
         # Whatever onnx finds wrong: then there are no types.
         return {}
+    # For attention on three axes, onnx 1.23 takes a last size that is not known for 0.
+    for name in [name for node in graph.node if node.op_type == "Attention" for name in node.output if name in found]:
+        type, shape = found[name]
+        found[name] = type, shape and ir.Shape([None if size == 0 else size for size in shape])
+    return found
 
 
 # ---------------------------------------------------------------- single calls
@@ -86,7 +91,7 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     """The type that ONNX infers for an opaque call, with sizes that are unknown; ``None`` where it has none."""
     if isinstance(op, Subgraph) or any(not isinstance(operand.type, TensorType) for operand in operands):
         return None
-    if isinstance(op, OnnxOp) and not attrs and not _is_known(model, op):
+    if isinstance(op, OnnxOp) and not attrs and not is_known(model, op):
         return None
     names: dict[SymDim, str] = {}
     try:
@@ -101,7 +106,7 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     return TensorType(tuple(dims), DTYPES[type.dtype])
 
 
-def _is_known(model: ir.Model, op: OnnxOp) -> bool:
+def is_known(model: ir.Model, op: OnnxOp) -> bool:
     """True if ONNX may tell the types of an operator's calls: it has a schema, or is a function of the model."""
     is_function = (op.domain, op.name, op.overload) in model.functions
     return is_function or op.domain in ("", "ai.onnx") or onnx.defs.has(op.name, op.domain)

@@ -30,6 +30,8 @@ class OnnxProgram(Extended):
     casts_inputs = True
     fuses = True
     """onnxruntime computes element-wise calls together with the call before them."""
+    kept = "the model stays: ONNX would write what the rules made in the words that are there"
+    """The reason why :meth:`store` gives this program again."""
 
     def __init__(
         self, model: ir.Model, example_inputs: Sequence[Any] | None = None, taken: Set[str] | None = None
@@ -78,7 +80,7 @@ class OnnxProgram(Extended):
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         new = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset()).store()
-        return self if new is self._model else self._with(new)
+        return self if new is None else self._with(new)
 
     def _with(self, model: ir.Model) -> OnnxProgram:
         return OnnxProgram(model, self.example_inputs, self._taken).with_operators(self.operators)
@@ -86,11 +88,17 @@ class OnnxProgram(Extended):
     def update(self, graph: Graph) -> None:
         """Write a rewritten view into the model itself. FrontEndError if it can't be expressed; the model is then as it
         was."""
+        self.changed_by(graph)
+
+    def changed_by(self, graph: Graph) -> bool:
+        """The same; True if that changes the model."""
         storer = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset(), in_place=True)
-        storer.store()
+        if storer.store() is None:
+            return False
         self._is_flat = self._is_flat and not storer.changes.makes_graphs
         for name in ("inputs", "params", "_symbols", "_steps"):
             self.__dict__.pop(name, None)
+        return True
 
     def inside(self, change: Callable[[str, OnnxProgram], OnnxProgram], *, in_place: bool = False) -> OnnxProgram:
         """A program, in place this one, in which each graph of a node, and each function of the model that is no group,

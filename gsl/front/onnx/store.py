@@ -16,7 +16,7 @@ from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.load import OnnxLeaf
-from gsl.front.onnx.types import OnnxTypes, annotate, number, to_onnx
+from gsl.front.onnx.types import OnnxTypes, annotate, const_tensor, is_equal, number, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
@@ -83,9 +83,9 @@ class OnnxStorer(_Target, Storer):
         """The calls that do not, and those that get other arguments."""
         self.changes = OnnxChanges(model, self._types, lambda size: symbols().get(size), taken, in_place=in_place)
 
-    def store(self) -> ir.Model:
-        """The model; the very same one if nothing has changed. FrontEndError if it can't be made; the model is then as
-        it was."""
+    def store(self) -> ir.Model | None:
+        """The model; ``None`` if nothing has changed. FrontEndError if it can't be made; the model is then as it
+        was."""
         for node in self.graph:
             if node.op == INPUT:
                 self.values[node] = self.weight(node)
@@ -191,7 +191,8 @@ class OnnxStorer(_Target, Storer):
             if isinstance(source, ir.Value) and not self.changes.is_copy(source, value := self.value(view)):
                 moved[source] = value
         if moved:
-            root: Any = native.producer() if isinstance(native, ir.Value) else native
+            root = _node_of(native)
+            assert root is not None
             self._move_to(root, reading.through, moved)
         return self._known(node, own)
 
@@ -259,14 +260,49 @@ class OnnxStorer(_Target, Storer):
 
     def _take_place(self, old: ir.Value, value: ir.Value) -> ir.Value:
         """Let a value that was written stand in the place of one of the old model: what is used there."""
-        if self.changes.is_copy(old, value):
-            return value
+        if self.changes.is_copy(old, value) or self._is_written(old, value):
+            return self.changes.copy(old)
         if not self._made or value not in self._made[-1].outputs:  # it is computed elsewhere, too
             if not old.is_graph_output():
                 self.changes.instead[old] = value
                 return value
             self.node("Identity", [value], ())
         return self._rewrite(old, self._made.pop(), self.type_of(value))
+
+    def _is_written(self, old: ir.Value, value: ir.Value) -> bool:
+        """True if the old model has just those nodes that would compute its value anew: they stay then."""
+        made = {new.outputs[0]: new for new in self._made if len(new.outputs) == 1}
+        found: dict[ir.Value, ir.Value] = {}
+        if len(made) < len(self._made) or not self._is_alike(old, value, made, found) or found.keys() != made.keys():
+            return False
+        self._made = []
+        self._sizes = {symbol: self.changes.copy(found[size]) if size in found else size
+                       for symbol, size in self._sizes.items()}  # fmt: skip
+        return True
+
+    def _is_alike(
+        self, old: ir.Value | None, value: ir.Value | None, made: Mapping[ir.Value, NewNode],
+        found: dict[ir.Value, ir.Value],
+    ) -> bool:  # fmt: skip
+        """True if a value of the old model is computed as one that was written, and stays so; ``found`` gets the old
+        values by the new ones."""
+        if old is None or value is None or self.changes.is_copy(old, value):
+            return old is value or (old is not None and value is not None)
+        new, node = made.get(value), old.producer()
+        if new is None:
+            return value in self.changes.initializers and not old.is_graph_input() and is_equal(
+                const_tensor(old), value.const_value
+            )
+        if node is None or (found and node in self._changing) or not new.is_like(node):
+            return False
+        found[value] = old
+        return all(self._is_alike(*pair, made, found) for pair in zip(node.inputs, new.inputs))
+
+    @cached_property
+    def _changing(self) -> Set[ir.Node]:
+        """The nodes of the old model that will compute something else, or use other values."""
+        return {root for native in (*self._places.values(), *(reading.native for reading in self.kept))
+                if (root := _node_of(native)) is not None}  # fmt: skip
 
     def _rewrite(self, old: ir.Value, new: NewNode, type: Type | None) -> ir.Value:
         """Let a value of the old model be computed by a new node, of the old type if none is known."""
@@ -321,9 +357,6 @@ class OnnxStorer(_Target, Storer):
 
     def _call(self, node: Node, op: OnnxOp, inputs: Sequence[Any], attributes: Sequence[ir.Attr]) -> Any:
         """A call with a value for each field of the type, or of those that are used."""
-        old = self._places.get(node)
-        if old is not None:
-            return self._rewrite(old, NewNode(op.domain, op.name, inputs, attributes), node.type)
         types = node.type.fields if isinstance(node.type, TupleType) else (node.type,)
         fields = [user.attrs["index"] for user in node.users if user.op == GETITEM]
         count = max([len(types), *(index + 1 for index in fields)])
@@ -391,8 +424,7 @@ class OnnxStorer(_Target, Storer):
 
     def _root(self, node: Node) -> ir.Node | None:
         """The last of the nodes of the model in whose places a new one stands."""
-        natives = [old.native.reading.native for old in origins(node)]
-        roots = [native.producer() if isinstance(native, ir.Value) else native for native in natives]
+        roots = [_node_of(old.native.reading.native) for old in origins(node)]
         known = [root for root in roots if root is not None]
         return known[0] if len(known) == 1 else max(known, key=self.changes.order.__getitem__, default=None)
 
@@ -404,7 +436,7 @@ class OnnxStorer(_Target, Storer):
     def _staying(self) -> Iterator[tuple[ir.Node, bool]]:
         """The nodes of the old model that stay, each with the answer whether all that it uses stays, too."""
         for view, native in self._same.items():
-            root = native.producer() if isinstance(native, ir.Value) else native
+            root = _node_of(native)
             if root is not None and (view.users or view in self.outputs or view.native.__class__ is not OnnxLeaf):
                 own = view.native
                 shown = own.__class__ is Single and all(map(own.sources.__contains__, root.inputs))
@@ -451,6 +483,11 @@ class OnnxDraft(_Target):
         known = [types.of(value) for value in self._inputs]
         is_known = any(isinstance(type, TensorType) and symbol in type.shape for type in known)
         return self._value(TensorType((1,), "int64")) if is_known else None
+
+
+def _node_of(native: Any) -> ir.Node | None:
+    """The node that computes what a view node stands for; ``None`` for an input or a weight."""
+    return native.producer() if isinstance(native, ir.Value) else native
 
 
 def _can_be_another(node: Node) -> bool:

@@ -111,6 +111,13 @@ def const_tensor(value: ir.Value) -> Any:
     return ir.convenience.get_const_tensor(value)
 
 
+def is_equal(tensor: Any, other: Any) -> bool:
+    """True if two tensors of ONNX have the same dtype, shape and elements; ``None`` is equal to none."""
+    if tensor is None or other is None or tensor.dtype != other.dtype or tuple(tensor.shape) != tuple(other.shape):
+        return False
+    return bool(tensor.tobytes() == other.tobytes())
+
+
 def to_torch(tensor: Any) -> torch.Tensor:
     """A tensor of ONNX as a torch tensor on the CPU, of the same memory where it lies there as numbers.
 

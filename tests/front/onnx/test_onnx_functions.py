@@ -109,3 +109,12 @@ def test_new_weights_are_constants() -> None:
     assert not body.graph.initializers
     assert {value.type for value in body.inputs} == {None}
     assert {value.type for node in body for value in node.outputs} == {None}
+
+
+def test_calls_have_the_types_that_onnx_does_not_infer() -> None:
+    """What uses the result of a function needs its type, and ONNX knows nothing of onnxruntime's operators."""
+    wl = workload("{ b = Cast <to: int = 9> (x) a = local.inner (x) y = Where (b, a, x) w = Neg (z) }")
+    new = Subst(X * op.Sigmoid(X), pat.Call("com.microsoft::QuickGelu", X, alpha=1.0), name="quick")(wl)
+    assert function(new, "inner") == ["QuickGelu"]
+    check(new.model)
+    wl.compare(new).check()

@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from gsl import Workload, rules
+from gsl import RuleSet, Workload, rules
+from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import anew, bytes_of, check, nodes, workload
 
 transformers: Any = pytest.importorskip("transformers")
@@ -150,6 +151,24 @@ def test_at_least_what_onnxruntime_fuses(name: str, attention: str, tmp_path: Pa
     ).model.graph.node
     assert fused(theirs) <= found
     assert len(new.model.graph) < len(theirs)
+    assert_done(rules.ORT, new)
+
+
+def assert_done(rules: RuleSet, wl: Workload) -> None:
+    """The rules do nothing more on what they made, neither in a copy nor in the model itself."""
+    again = rules(wl, iterative=True)
+    assert (again.trace.count(), again.model is wl.model) == (0, True)
+    before = bytes_of(wl.model)
+    assert not Pass(rules, iterative=True)(wl.model).modified
+    assert bytes_of(wl.model) == before
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=[pytest.mark.long] * (name not in ("gpt2", "t5"))) for name in MODELS
+])  # fmt: skip
+def test_no_rule_fires_on_what_it_made(name: str) -> None:
+    for each in (rules.BOOK, rules.NORMAL):
+        assert_done(each, each(exported(name, "eager")[0], iterative=True))
 
 
 RMS_NORM = """

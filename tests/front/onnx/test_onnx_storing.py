@@ -270,6 +270,41 @@ def test_a_call_that_the_version_lacks_is_composed() -> None:
     old.compare(new, strategies="normal").check()
 
 
+@pytest.mark.parametrize("body", [
+    "g = Sigmoid (x) y = Mul (x, g)",
+    "g = Sigmoid (x) r = Mul (x, g) y = Relu (r)",
+    "a = Abs (x) b = Mul (a, a) c = Sigmoid (a) d = Mul (a, c) y = Add (d, b)",
+])  # fmt: skip
+def test_what_would_be_written_as_it_was_stays(body: str) -> None:
+    wl = workload(body)
+    before = bytes_of(wl.model)
+    rule = Subst(X * op.Sigmoid(X), op.SiLU(X), name="silu")
+    new, native = rule(wl), wl.model.clone()
+    assert new.model is wl.model
+    assert not new.trace.count()
+    assert [(each.rule, "in the words that are there" in each.reason) for each in new.trace.refused] == [("silu", True)]
+    assert not Pass(rule)(native).modified
+    assert bytes_of(wl.model) == before == bytes_of(native)
+
+
+def test_what_others_change_does_not_stay() -> None:
+    """The product would stay, but another rule replaces one of its operands."""
+    wl = workload("g = Sigmoid (x) y = Mul (x, g) z = Abs (g)", outputs="float[2,3] y, float[2,3] z")
+    silu = Subst(X * op.Sigmoid(X), op.SiLU(X), name="silu")
+    apart = Subst(op.Sigmoid(X), op.Tanh(X * 0.5) * 0.5 + 0.5, name="apart")
+    new = RuleSet([silu, apart])(wl, iterative=True)
+    assert new.trace.summary() == {"silu": 1, "apart": 1}
+    assert sorted(nodes(new.model)) == ["Abs", "Add", "Mul", "Mul", "Mul", "Sigmoid", "Tanh"]
+    wl.compare(new).check()
+    check(new.model)
+
+
+def test_a_set_that_tidies_shares_in_place_where_no_rule_fires() -> None:
+    native = model("a = Abs (x) b = Abs (x) y = Add (a, b)")
+    assert Pass(RuleSet([Subst(op.Negative(X), X, name="none")], tidy=True))(native).modified
+    assert nodes(native) == ["Abs", "Add"]
+
+
 def test_a_call_that_cannot_be_written_is_refused() -> None:
     wl = workload("y = Add(x, x)")
     new = Subst(op.Add(X, X), op.Atan2(X, X), name="refused")(wl)
@@ -521,3 +556,22 @@ def test_random_models_tell_a_wrong_rule() -> None:
     wl = workload(f"{CALLS[0].format(y='a', a='x')} {CALLS[3].format(y='y', a='a')}")
     wrong = Subst(op.Tanh(X), op.Tanh(X + 0.1), name="wrong")(wl)
     assert not wl.compare(wrong, inputs=[GIVEN])
+
+
+def test_attention_whose_last_size_is_not_known() -> None:
+    """onnx itself infers a size of 0, with which a reshape of the result would have other sizes."""
+    wl = workload(
+        "a = Attention <kv_num_heads: int = 2, q_num_heads: int = 2> (x, x, x) y = Reshape (a, s)",
+        "float[b,t,d] x", "float[c,e] y", opset=24, more="int64[2] s = {-1, 4}",
+    )  # fmt: skip
+    new = anew(wl)
+    assert 0 not in wl.graph.outputs[0].type.shape
+    wl.compare(new, sizes={"b": 2, "t": 3, "d": 4}).check()
+
+
+def test_bfloat16_is_filled_from_version_20_on() -> None:
+    rule = Subst(op.Exp(X), X * op.Full(2.0, shape=(3,), dtype="bfloat16"), name="filled")
+    for version, fired in ((19, 0), (20, 1)):
+        new = rule(workload("y = Exp (x)", "bfloat16[3] x", "bfloat16[3] y", opset=version))
+        assert new.trace.count() == fired
+        check(new.model)

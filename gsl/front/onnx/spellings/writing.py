@@ -147,7 +147,9 @@ class OnnxLowering(Lowering[OnnxTarget]):
     def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
         """A tensor filled with a number."""
         native = to_onnx(torch.tensor([value], dtype=getattr(torch, dtype)), "value")
-        return self.call("ConstantOfShape", self.dims(shape), value=native, type=TensorType(tuple(shape), dtype))
+        since = 20 if dtype == "bfloat16" else 0
+        return self.call("ConstantOfShape", self.dims(shape), value=native, type=TensorType(tuple(shape), dtype),
+                         since=since)  # fmt: skip
 
 
 class OnnxRow(NamedTuple):
