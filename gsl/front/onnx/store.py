@@ -271,6 +271,9 @@ class OnnxStorer(_Target, Storer):
 
     def _is_written(self, old: ir.Value, value: ir.Value) -> bool:
         """True if the old model has just those nodes that would compute its value anew: they stay then."""
+        last, node = self._made[-1] if self._made else None, old.producer()
+        if last is None or node is None or last.op != node.op_type or value not in last.outputs:
+            return False
         made = {new.outputs[0]: new for new in self._made if len(new.outputs) == 1}
         found: dict[ir.Value, ir.Value] = {}
         if len(made) < len(self._made) or not self._is_alike(old, value, made, found) or found.keys() != made.keys():
@@ -357,6 +360,9 @@ class OnnxStorer(_Target, Storer):
 
     def _call(self, node: Node, op: OnnxOp, inputs: Sequence[Any], attributes: Sequence[ir.Attr]) -> Any:
         """A call with a value for each field of the type, or of those that are used."""
+        old = self._places.get(node)
+        if old is not None:
+            return self._rewrite(old, NewNode(op.domain, op.name, inputs, attributes), node.type)
         types = node.type.fields if isinstance(node.type, TupleType) else (node.type,)
         fields = [user.attrs["index"] for user in node.users if user.op == GETITEM]
         count = max([len(types), *(index + 1 for index in fields)])
