@@ -57,7 +57,7 @@ class KnownCalls:
         self._functions: dict[MatchSchema | None, Again] = {}
         self._everywhere: dict[Any, Calls] = {}
         """Those that are the same in all graphs whose types a mere function infers, and of which a mere function tells
-        whether they can be written: by these functions."""
+        whether they can be written: by these functions. An object, as a method or a partial, may hold a graph."""
 
     @staticmethod
     def of(steps: Steps, outputs: Sequence[Pattern], rule: str) -> KnownCalls | None:

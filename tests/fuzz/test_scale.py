@@ -33,7 +33,7 @@ def test_a_graph_that_is_wide() -> None:
 
 
 def test_a_graph_that_is_deep() -> None:
-    assert sys.getrecursionlimit() < DEEP / 10
+    assert sys.getrecursionlimit() < DEEP / 4
     view = chain(DEEP // 3)
     assert sum(1 for _ in TRIPLE.match(view)) == DEEP // 3
     assert not Subst(op.Exp(op.Tanh(X)), X).explain(view)

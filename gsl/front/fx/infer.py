@@ -26,7 +26,7 @@ from gsl.front.fx.opaque import native_call
 from gsl.front.fx.parameters import as_tensor
 from gsl.front.fx.spellings.table import Native
 from gsl.front.fx.values import faked, type_of_value
-from gsl.graph import Inference, Node, Op, TensorType, Type, op_name
+from gsl.graph import Node, Op, TensorType, Type, op_name
 from gsl.spec import meaning
 from gsl.spec.meaning import SymbolSizes, has_symbols, whatever_sizes
 
@@ -47,8 +47,9 @@ def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) 
     return _run_on_fakes(op, known, attrs)
 
 
-infer: Final[Inference] = partial(core.infer, opaque=_infer_opaque)
-"""The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed."""
+def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call, or ``None`` if it does not follow. ValueError if the call is ill-typed."""
+    return core.infer(op, operands, attrs, _infer_opaque)
 
 
 def _infer_symbolic(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
