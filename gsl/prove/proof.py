@@ -248,7 +248,7 @@ def _short(value: SumTerm) -> str:
     return text if len(text) < 300 else text[:297] + "…"
 
 
-Arguments = tuple[SumTerm, ...]
+PartialArguments = tuple[SumTerm, ...]
 
 
 def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
@@ -264,21 +264,21 @@ def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
             raise Unproved(f"the target takes {name} of {shown}, of which the source takes none")
 
 
-def _text(name: str, values: Arguments) -> str:
+def _text(name: str, values: PartialArguments) -> str:
     return f"{name}({', '.join(value.text for value in values)})"
 
 
-def _parts(name: str, values: Arguments) -> list[Arguments]:
+def _parts(name: str, values: PartialArguments) -> list[PartialArguments]:
     """The values that are not 0 (or negative, …) if one is not: of a product, each factor."""
     return [values, *_factors(name, values)]
 
 
-def _factors(name: str, values: Arguments) -> list[Arguments]:
+def _factors(name: str, values: PartialArguments) -> list[PartialArguments]:
     """The values that must differ from 0 so that one does: of a product, each factor."""
     (term, *others) = values[0].terms or (None,)
     if name != "inverse" or term is None or others or term.bound or not term.factors:
         return [values]
-    inner: list[Arguments] = []
+    inner: list[PartialArguments] = []
     for factor, _ in term.factors:
         inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
         inner.append(factor.arguments if inverse and isinstance(factor, FunctionTerm) else (SumTerm(
@@ -286,7 +286,7 @@ def _factors(name: str, values: Arguments) -> list[Arguments]:
     return inner
 
 
-def _always(algebra: TermAlgebra, name: str, values: Arguments) -> bool:
+def _always(algebra: TermAlgebra, name: str, values: PartialArguments) -> bool:
     if name == "inverse":
         return is_nonzero(algebra, values[0])
     return name in _OF_POSITIVE and is_positive(algebra, values[0], strictly=name != "sqrt")
@@ -296,7 +296,7 @@ _OF_POSITIVE = ("sqrt", "log", "log2", "log10", "log1p")
 """The functions that have a value for all positive numbers."""
 
 
-def _any_index(name: str, values: Arguments) -> Term:
+def _any_index(name: str, values: PartialArguments) -> Term:
     """A term that stands for a function of sums at any values of its indices."""
     own = {atom for value in values for term in value.terms for atom in term.bound}
     indices = sorted(atom for value in values for atom in atoms_of(value) if atom.size is not None and atom not in own)
