@@ -7,7 +7,7 @@ values, so that a hostile file costs no more than a long one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -44,7 +44,6 @@ _KINDS: Final = {
 }  # fmt: skip
 
 YamlValue = TypeVar("YamlValue")
-Read = Callable[["YamlReader", Any], YamlValue]
 
 
 def read_file(path: str | Path) -> tuple[Entry, ...]:
