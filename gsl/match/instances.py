@@ -302,7 +302,7 @@ def _items(places: Sequence[int]) -> Own:
 def free(
     ways: Iterable[tuple[Node, ...]], taken: Container[Node], before: Container[Node], blocked: Container[Node]
 ) -> list[tuple[Node, ...]]:
-    """Those of some ways on which each node that is skipped was skipped before, or is nobody's."""
+    """The ways among some on which each node that is skipped was skipped before, or is nobody's."""
     return [way for way in ways if all(n in before or (n not in taken and n not in blocked) for n in way)]
 
 

@@ -312,7 +312,7 @@ class RewriteRun:
         self.graph.less_used = self.graph.touched if reads_uses else None
 
     def _touched(self) -> list[Node]:
-        """What was changed since the last round began, as far as it is still there."""
+        """The nodes that were changed since the last round began, as far as they are still there."""
         touched, nodes = self.graph.touched or {}, self.graph.nodes
         if self._open is not None:
             return [node for node in touched if node not in self._open.splicer.dead]

@@ -1,4 +1,4 @@
-"""What a pass leaves to tidy up: common subexpressions, calls that nothing uses, and fields of tuples in sight."""
+"""Tidying up after a pass: common subexpressions, calls that nothing uses, and fields of tuples in sight."""
 
 from __future__ import annotations
 

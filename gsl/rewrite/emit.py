@@ -131,7 +131,7 @@ def _is_fixed(pattern: Call | Like, steps: Steps) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecipe:
-    """What a target became for a match, to be made again for others whose nodes have the same attributes and types.
+    """The nodes that a target became for a match, to be made again where the nodes have the same attributes and types.
 
     Places are those of the bound nodes, and behind them those of the new ones.
     """

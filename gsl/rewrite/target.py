@@ -142,7 +142,7 @@ class Target:
             )
 
     def _which(self, template: Pattern) -> str:
-        """What a target can write instead of a template, which is the pattern of many nodes."""
+        """A hint at what a target can write instead of a template, which is the pattern of many nodes."""
         if any(isinstance(scope, Repeat) for scope in self.plan.scopes[template]):
             return (
                 "refer to the pat.Repeat, which stands for the last node of the chain, or make the target by a "
@@ -195,7 +195,7 @@ class Target:
         return new, created
 
     def _bound(self, match: Match) -> tuple[tuple[Any, ...], tuple[Node, ...]] | None:
-        """What tells how a match was found, and its nodes; ``None`` where it has instances or skipped nodes."""
+        """The way in which a match was found, and its nodes; ``None`` where it has instances or skipped nodes."""
         if match.schema is not None:
             return (match.schema,), match.bound
         bindings = match.bindings
