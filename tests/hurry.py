@@ -5,7 +5,8 @@
 * Relay asks for the table of options with which TVM was built once for each axis of a result, and looks through all
   that is computed so far for what was tuned, once for each call; nothing is tuned here.
 * ``torch.onnx.export`` parses the sources of all functions that it may write, in each call.
-* ``run_decompositions`` of torch registers some ten thousand functions, and an annotation is computed for each.
+* ``run_decompositions`` of torch registers many functions for each of many operators, and computes annotations for
+  each of them.
 * ``run_decompositions`` of torch goes through all operators there are, many times in one call; it is enough to do so
   when there are new ones.
 """
