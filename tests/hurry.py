@@ -2,6 +2,11 @@
 
 * TVM compiles programs that run once, so LLVM need not optimise them. What builds with a target of its own, or by TVM
   itself, is left alone.
+* Relay asks for the table of options with which TVM was built once for each axis of a result, and looks through all
+  that is computed so far for what was tuned, once for each call; nothing is tuned here.
+* ``torch.onnx.export`` parses the sources of all functions that it may write, in each call.
+* ``run_decompositions`` of torch registers many functions for each of many operators, and computes annotations for
+  each of them.
 * ``run_decompositions`` of torch goes through all operators there are, many times in one call; it is enough to do so
   when there are new ones.
 """
@@ -10,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, Final
 
 QUICKLY: Final = {"kind": "llvm", "opt-level": 0}
@@ -35,6 +41,11 @@ def _relay(module: Any) -> None:
     compiled.__kwdefaults__["target"] = QUICKLY
 
 
+def _lowering(module: Any) -> None:
+    module.libinfo = cache(module.libinfo)
+    module.select_implementation = partial(module.select_implementation, use_autotvm=False)
+
+
 def _decompositions(module: Any) -> None:
     from torch import library
 
@@ -49,9 +60,31 @@ def _decompositions(module: Any) -> None:
     module._materialize_cpp_cia_ops = once
 
 
+class _Annotation(type):
+    """The type of what is told apart from ``collections.abc.Callable`` by its subscriptions alone, which are cheap."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return callable(value)
+
+    def __getitem__(cls, arguments: object) -> type:
+        return cls
+
+
+def _registrations(module: Any) -> None:
+    module.Callable = _Annotation("Callable", (), {})
+
+
+def _onnx_functions(module: Any) -> None:
+    read = module.TracedOnnxFunction.function_ir.fget
+    module.TracedOnnxFunction.function_ir = property(cache(read))
+
+
 CHANGES: Final[dict[str, Callable[[Any], None]]] = {
     "tvm.tirx": _relax,
     "tvm.relay": _relay,
+    "tvm.relay.backend.te_compiler": _lowering,
     "torch._export.utils": _decompositions,
+    "torch._ops": _registrations,
+    "onnxscript._internal.values": _onnx_functions,
 }
 """By the module that has to be loaded."""

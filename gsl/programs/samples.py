@@ -198,8 +198,9 @@ class Sampler:
 
     def _trace(self, choice: _Choice) -> _Pair:
         sample = self.sample(choice)
-        before, after = (program.trace(sample) for program in self.programs)
-        return sample, before, after
+        first, second = self.programs
+        before = first.trace(sample)
+        return sample, before, before if second is first else second.trace(sample)
 
     def sample(self, choice: _Choice) -> InputSample:
         """The sample of a choice."""

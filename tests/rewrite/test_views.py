@@ -81,14 +81,16 @@ def test_a_rewrite_that_fails_leaves_the_workload_as_it_was() -> None:
 
 @pytest.fixture
 def without_collector() -> Iterator[None]:
+    """Python's collector rests, and of what there is already it knows nothing any more."""
     gc.collect()
+    gc.freeze()
     gc.disable()
     yield
     gc.enable()
 
 
 def nodes() -> int:
-    """How many nodes of views there are."""
+    """How many nodes of views were made in this test, and are there."""
     return sum(issubclass(type(each), Node) for each in gc.get_objects())
 
 

@@ -135,12 +135,12 @@ def _called(
 def _quiet() -> Iterator[None]:
     """Let torch not log why a call fails, which the error tells."""
     log = logging.getLogger("torch._subclasses.fake_tensor")
-    level = log.level
-    log.setLevel(logging.CRITICAL)
+    disabled = log.disabled
+    log.disabled = True  # to set its level would let every logger there is forget its own
     try:
         yield
     finally:
-        log.setLevel(level)
+        log.disabled = disabled
 
 
 def _outputs(found: Any) -> tuple[Any, ...]:
