@@ -325,11 +325,10 @@ def relay_front_end() -> FrontEnd:
     from tvm.ir import Op
 
     from gsl.front.relay import spellings
-    from gsl.front.relay.spellings import ROWS
 
     return dataclasses.replace(
         front_end, opaque=Native(Op.get("sort"), {"axis": -1, "is_ascend": True}), missing=spellings.MISSING,
-        unspelled=TABLE.keys() - ROWS.keys(),
+        unspelled=TABLE.keys() - spellings.WRITERS.keys(),
         **known_relay.LISTS,
     )  # fmt: skip
 

@@ -254,11 +254,11 @@ def _reason(loader: RelayLoader, node: Node) -> str | None:
     if not isinstance(checked_type(expr), (relay.TensorType, relay.TupleType)):
         return None
     name = str(expr.op.name) if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op) else ""
-    reader = spellings.CALLS.get(name)
+    reader = spellings.READERS.get(name)
     if reader is None:
         return NO_SPELLING
     try:
         reader(spellings.RelayCall(expr, loader))
-    except (spellings.RelayUnreadError, ValueError) as error:
+    except (spellings.TvmUnread, ValueError) as error:
         return given_up(node, error)
     return NOT_COVERED
