@@ -11,12 +11,13 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 from tvm.ir import Op
 
-from gsl.front.core.lower import Lower, Lowering, LoweringT
+from gsl.front.core.lower import Lower, Lowering, LoweringT, floor_mod_of_floats
 from gsl.front.core.opaque import COUNTS, RANKS, pattern_of
 from gsl.front.tree import Canon, type_of_reading
 from gsl.front.tvm.tensors import python_value
 from gsl.graph import TensorType, TupleType, Type
 from gsl.spec import TABLE
+from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- reading
 
@@ -192,6 +193,10 @@ class TvmLowering(Lowering[LoweringT]):
     def call(self, name: str, *args: Any, **attrs: Any) -> Any:
         """A call of the operator of TVM of that name."""
 
+    def typed(self, type: TensorType, name: str, *args: Any) -> Any:
+        """A call that has another type than the canonical call."""
+        return self.call(name, *args)
+
     def promoted(self, x: Any, y: Any) -> list[Any]:
         """Two tensors or numbers in the dtype in which torch computes with them."""
         common = self.common(x, y)
@@ -238,22 +243,96 @@ def compared(name: str) -> Lower:
     return lambda w, x, y: w.call(name, *w.promoted(x, y))
 
 
-def rounded(name: str) -> Lower:
-    """The writer of a function that leaves integers alone."""
-    return lambda w, x: w.call(name, x) if is_float(w.dtype) else x
-
-
 def readers(rows: Iterable[TvmRow], prefix: str = "") -> tuple[dict[str, TvmLift], dict[str, TvmFieldLift]]:
     """The readers of rows by the whole names of TVM's operators, and those of fields."""
     calls = {prefix + name: read for row in rows for name, read in row.read.items()}
     return calls, {prefix + name: read for row in rows for name, read in row.fields.items()}
 
 
-FLOATS_ONLY: Final = (
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log", "rsqrt", "sigmoid", "sin",
-    "sinh", "sqrt", "tan", "tanh",
-)  # fmt: skip
-"""Functions of floats: of other numbers, torch computes them in floats, and TVM not at all."""
-COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-LOGIC: Final = ("logical_and", "logical_or", "logical_xor")
 CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
+COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+# ---------------------------------------------------------------- element-wise operators of both dialects
+
+_FLOATS_ONLY: Final = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "divide", "erf", "exp", "log", "rsqrt", "sigmoid",
+    "sin", "sinh", "sqrt", "tan", "tanh",
+)  # fmt: skip
+"""Functions of floats: of other numbers, torch computes them in floats, and TVM not at all, or in integers."""
+_NOT_IN_HALF: Final = frozenset(("acos", "acosh", "asin", "asinh", "atan", "atan2", "cosh", "sinh"))
+"""Functions that TVM can't lower for float16."""
+_OF_BOOLS: Final = {"add": "logical_or", "maximum": "logical_or", "multiply": "logical_and", "minimum": "logical_and"}
+
+
+def is_no_bool(dtype: str) -> bool:
+    return dtype != "bool"
+
+
+def is_no_float(dtype: str) -> bool:
+    return not is_float(dtype)
+
+
+def of_floats(name: str) -> TvmRow:
+    """A function of floats."""
+
+    def write(w: TvmLowering[Any], *operands: Any) -> Any:
+        inner = "float32" if w.dtype == "float16" and name in _NOT_IN_HALF else w.dtype
+        type = TensorType(w.shape, inner)
+        return w.cast(w.typed(type, name, *[w.cast(x, inner) for x in operands]), w.dtype)
+
+    return row(name, write=write, test=is_float)
+
+
+def arithmetic(name: str) -> Lower:
+    """The writer of an operator of two tensors of numbers; of bools, it may be another operator."""
+
+    def write(w: TvmLowering[Any], x: Any, y: Any) -> Any:
+        if w.dtype != "bool":
+            return in_result(name)(w, x, y)
+        if name not in _OF_BOOLS:
+            raise ValueError(f"{w.framework} doesn't compute with bools")
+        return w.write(_OF_BOOLS[name], x, y)
+
+    return write
+
+
+def rounded(name: str) -> TvmRow:
+    """A function that leaves integers alone."""
+    return row(name, write=lambda w, x: w.call(name, x) if is_float(w.dtype) else x, test=is_no_bool)
+
+
+def truth(w: TvmLowering[Any], value: Any) -> Any:
+    """A tensor or a number as one of bools."""
+    if is_number(value):
+        return w.cast(bool(value), "bool")
+    return value if w.dtype_of(value) == "bool" else w.write("not_equal", value, 0)
+
+
+def _logic(name: str) -> TvmRow:
+    return row(name, write=lambda w, *operands: w.call(name, *[truth(w, value) for value in operands]))
+
+
+def _where(w: TvmLowering[Any], test: Any, x: Any, y: Any) -> Any:
+    return w.call("where", truth(w, test), w.cast(x, w.dtype), w.cast(y, w.dtype))
+
+
+def _floor_mod(w: TvmLowering[Any], x: Any, y: Any) -> Any:
+    """Of floats by way of the remainder of the other sign, which is exact. TVM's own is x - floor(x / y) * y, which the
+    rounding of the quotient spoils."""
+    x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
+    return floor_mod_of_floats(w, x, y) if is_float(w.dtype) else w.call("floor_mod", x, y)
+
+
+ELEMENTWISE: Final = (
+    *map(of_floats, _FLOATS_ONLY),
+    *map(rounded, ("ceil", "floor", "trunc")),
+    *[row(name, write=arithmetic(name), test=is_no_bool) for name in ("subtract", "multiply")],
+    *[row(f"bitwise_{name}", write=in_result(f"bitwise_{name}"), test=is_no_float) for name in ("and", "or", "xor")],
+    *[row(f"{side}_shift", write=in_result(f"{side}_shift"), test=is_no_float) for side in ("left", "right")],
+    row("bitwise_not", test=is_no_float),
+    *map(_logic, ("logical_and", "logical_or", "logical_xor", "logical_not")),
+    row("where", write=_where, test=lambda dtype: dtype == "bool"),
+    row("floor_mod", write=_floor_mod, test=is_no_float),
+    row("nn.relu"),
+)
+"""The rows that are the same in both."""

@@ -17,7 +17,7 @@ from tvm.ir import Op
 from gsl.front.core.infer import refined
 from gsl.front.core.lower import LOWERED, Lower, LoweringTarget, lower
 from gsl.front.relay.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.relay.spellings.table import KnownTypes, RelayCall, RelayLowering, name_of
+from gsl.front.relay.spellings.table import KnownTypes, RelayCall, RelayLowering, name_of, with_literals
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import TvmUnread, field_of, readers, reading
 from gsl.spec import packed
@@ -39,7 +39,8 @@ def read(call: Any, scope: LoweringTarget) -> Canon | None:
     reader = READERS.get(name_of(call.op)) if isinstance(call.op, Op) else None
     if reader is None:
         return None
-    return reading(partial(reader, RelayCall(call, scope)), scope.type_of(call), scope.type_of, refined)
+    own = partial(reader, RelayCall(call, scope))
+    return reading(lambda: with_literals(own()), scope.type_of(call), scope.type_of, refined)
 
 
 def read_field(call: Any, index: int, scope: LoweringTarget) -> Canon | None:

@@ -8,20 +8,18 @@ from typing import Any, Final
 import numpy as np
 
 from gsl.front.core.infer import shortest
-from gsl.front.core.lower import floor_mod_of_floats
 from gsl.front.relay.spellings.linear import read_bias
-from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last, literals, with_literals
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import (
     COMPARISONS,
-    FLOATS_ONLY,
-    LOGIC,
-    TvmLift,
+    ELEMENTWISE,
     TvmRow,
+    arithmetic,
     compared,
     in_result,
     is_float,
-    rounded,
+    is_no_bool,
     row,
     same,
     unread_unless,
@@ -54,48 +52,11 @@ def _round(w: RelayLowering, x: Any) -> Any:
     return w.write("where", w.write("logical_or", w.write("less", rest, 0.5), to_even), down, up)
 
 
-def truth(w: RelayLowering, value: Any) -> Any:
-    """An operand as bools."""
-    return w.cast(bool(value) if is_number(value) else value, "bool")
-
-
 # ---------------------------------------------------------------- operators of two tensors
-
-
-def _is_number(dtype: str) -> bool:
-    return dtype != "bool"
 
 
 def _is_integer(dtype: str) -> bool:
     return "int" in dtype
-
-
-def _reads(op: str, test: Any = None) -> TvmLift:
-    identity = same(op, test)
-    return lambda r: with_literals(identity(r))
-
-
-def _arithmetic(op: str, test: Any = None, *, of_bools: str = "") -> TvmRow:
-    """An operator that both sides have, on some dtypes; on bools it may be another one."""
-
-    def write(w: RelayLowering, x: Any, y: Any) -> Any:
-        return in_result(of_bools if of_bools and w.dtype == "bool" else op)(w, x, y)
-
-    return row(op, write=write, read=_reads(op, test))
-
-
-def _comparison(op: str) -> TvmRow:
-    return row(op, write=compared(op), read=_reads(op))
-
-
-def _logic(op: str) -> TvmRow:
-    return row(op, write=lambda w, *operands: w.call(op, *[truth(w, x) for x in operands]), read=_reads(op))
-
-
-def _floor_mod(w: RelayLowering, x: Any, y: Any) -> Any:
-    """Relay's own remainder of floats is x - floor(x / y) * y, which the rounding of the quotient spoils."""
-    x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
-    return floor_mod_of_floats(w, x, y) if is_float(w.dtype) else w.call("floor_mod", x, y)
 
 
 def _floor_divide(w: RelayLowering, x: Any, y: Any) -> Any:
@@ -142,18 +103,10 @@ def _atan2(w: RelayLowering, y: Any, x: Any) -> Any:
 
 
 def _read_add(r: RelayCall) -> Canon:
-    return read_bias(r) or _reads("add", _is_number)(r)
+    return read_bias(r) or same("add", is_no_bool)(r)
 
 
 # ---------------------------------------------------------------- others
-
-
-def _where(w: RelayLowering, test: Any, x: Any, y: Any) -> Any:
-    return w.call("where", truth(w, test), *w.promoted(x, y))
-
-
-def _read_where(r: RelayCall) -> Canon:
-    return Canon("where", (r.x, *literals(r.operands[1:])))
 
 
 def _read_clip(r: RelayCall) -> Canon:
@@ -213,30 +166,22 @@ def _read_dropout(r: RelayCall, index: int) -> Canon:
 
 
 ROWS: Final = (
-    *[row(op, write=in_result(op)) for op in (*FLOATS_ONLY, "log2", "log10")],
-    *map(row, ("negative", "abs", "sign", "copy", "isnan", "isinf", "isfinite", "bitwise_not")),
-    *[row(op, write=rounded(op)) for op in ("floor", "ceil", "trunc")],
+    *ELEMENTWISE,
+    *[row(op, write=in_result(op)) for op in ("log2", "log10")],
+    *map(row, ("negative", "abs", "sign", "copy", "isnan", "isinf", "isfinite")),
     TvmRow("expm1", _expm1),
     TvmRow("round", _round),
-    row("add", write=_arithmetic("add", of_bools="logical_or").write, read=_read_add),
-    _arithmetic("subtract", _is_number),
-    _arithmetic("multiply", _is_number, of_bools="logical_and"),
-    _arithmetic("divide", is_float),
-    row("floor_divide", write=_floor_divide, read=_reads("floor_divide", _is_integer)),
-    row("floor_mod", write=_floor_mod, read=_reads("floor_mod", _is_integer)),
-    TvmRow("mod", in_result("op.mod"), {"mod": _reads("mod", _is_number), "trunc_mod": _reads("mod", _is_integer)}),
-    row("power", write=_power, read=_reads("power", is_float)),
-    *[_arithmetic(op, _is_integer) for op in ("left_shift", "right_shift")],
-    *map(_arithmetic, ("maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")),
+    row("add", write=arithmetic("add"), read=_read_add),
+    row("floor_divide", write=_floor_divide, test=_is_integer),
+    TvmRow("mod", in_result("op.mod"), {"mod": same("mod", is_no_bool), "trunc_mod": same("mod", _is_integer)}),
+    row("power", write=_power, test=is_float),
+    *[row(op, write=in_result(op)) for op in ("maximum", "minimum")],
     TvmRow("atan2", _atan2),
-    *map(_comparison, COMPARISONS),
-    *map(_logic, (*LOGIC, "logical_not")),
-    row("where", write=_where, read=_read_where),
+    *[row(op, write=compared(op)) for op in COMPARISONS],
     row("clip", write=_clip, read=_read_clip),
     TvmRow("cast", _cast, {
         "cast": same("cast"), "cast_like": lambda r: Canon("cast", (r.x,), {"dtype": r.type(1).dtype}),
     }),
-    row("nn.relu"),
     row("nn.leaky_relu"),
     row("nn.prelu", write=_prelu, read=_read_prelu),
     _softmax("nn.softmax"),

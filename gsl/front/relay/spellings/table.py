@@ -16,6 +16,7 @@ from gsl.front.core.lower import LoweringTarget
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.front.tvm.spellings import TvmCall, TvmLowering, TvmUnread, function
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.spec import TABLE, Trait
 from gsl.spec.meaning import has_symbols
 from gsl.spec.normalise import is_number
 
@@ -87,15 +88,14 @@ def literal(expr: Any) -> Any:
     return expr if found is None else LiteralOperand(found)
 
 
-def literals(operands: Sequence[Any]) -> tuple[Any, ...]:
-    """The operands with a literal for each constant number beside a tensor."""
-    found = tuple(map(literal, operands))
-    return tuple(operands) if all(isinstance(operand, LiteralOperand) for operand in found) else found
-
-
 def with_literals(canon: Canon) -> Canon:
-    """A reading with a literal for each constant number beside a tensor."""
-    return Canon(canon.op, literals(canon.operands), canon.attrs)
+    """A reading of arithmetic with a literal for each constant number beside a tensor."""
+    if canon.op not in TABLE or Trait.BROADCASTING not in TABLE[canon.op].traits:
+        return canon
+    found = tuple(map(literal, canon.operands[-2:]))
+    if all(isinstance(operand, LiteralOperand) for operand in found):
+        return canon
+    return Canon(canon.op, (*canon.operands[:-2], *found), canon.attrs)
 
 
 # ---------------------------------------------------------------- writing
@@ -139,6 +139,9 @@ class RelayLowering(TvmLowering[KnownTypes]):
         if isinstance(made, relay.expr.TupleWrapper):
             made = made.astuple() if isinstance(self.result, TupleType) else made[0]
         return self.target.note(made, self.result if type is None else type)
+
+    def typed(self, type: TensorType, name: str, *args: Any) -> Any:
+        return self.call(name, *args, type=type)
 
     def cast(self, value: Any, dtype: str) -> Any:
         if is_number(value):
