@@ -325,7 +325,7 @@ class _Body(RelaxValues):
 
     def write(self, node: Node) -> Any:
         emit = self.swaps.noting(node, lambda var, expr: self.bindings.append(relax.VarBinding(var, expr)))
-        expr = self._write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
+        expr, _ = self._write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
         if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
             return expr
         var = relax.DataflowVar(self._name(node.name), expr.ty)

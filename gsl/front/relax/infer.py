@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from tvm import ir, relax
@@ -16,11 +16,11 @@ from gsl.front.relax.blocks import has_type
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import Dims, to_relax, type_of
-from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, SymDim, TensorType, TupleType, Type, op_name
+from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
 from gsl.graph.node import Replaced
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import OperatorName
-from gsl.spec.meaning import has_symbols
+from gsl.spec.meaning import has_symbols, symbols_in
 from gsl.spec.spec import exact
 
 _WRITABLE: Final[set[Any]] = set()
@@ -76,8 +76,8 @@ class Infer:
         function takes them from there."""
         for node in replacement.created:
             if isinstance(node.op, Subgraph):
-                sizes = [size for inner in node.op.body.nodes for size in _sizes(inner.type)]
-                given = [size for operand in node.operands for size in _sizes(operand.type)]
+                sizes = symbols_in(tuple([inner.type for inner in node.op.body.nodes]))
+                given = symbols_in(tuple([operand.type for operand in node.operands]))
                 own = {size.expr for size in given if isinstance(self.dims.prim(size), ir.Var)}
                 unknown = sorted({str(name) for size in sizes for name in size.expr.free_symbols - own})
                 if unknown:
@@ -104,16 +104,6 @@ class Infer:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{op_name(op)}: {reason}") from None
         return type_of(call, self.dims, lambda var: None)
-
-
-def _sizes(type: Type | None) -> Iterator[SymDim]:
-    """The symbolic sizes in a type."""
-    match type:
-        case TensorType():
-            yield from (size for size in type.shape if isinstance(size, SymDim))
-        case TupleType():
-            for field in type.fields:
-                yield from _sizes(field)
 
 
 def _of_group(group: Subgraph, operands: tuple[Node, ...]) -> Type | None:

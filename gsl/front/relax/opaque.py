@@ -19,8 +19,8 @@ from gsl.front.core.handle import handle_of
 from gsl.front.core.opaque import decoded, positional
 from gsl.front.relax import spellings
 from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_tensors, to_relax
-from gsl.front.tree import NO_SPELLING, NOT_COVERED, Canon, Computed, Slot, given_up
-from gsl.front.tvm.spellings import pattern
+from gsl.front.tree import NO_SPELLING, Canon, Computed, Slot
+from gsl.front.tvm.spellings import pattern, unread_reason
 from gsl.front.tvm.tensors import python_value
 from gsl.graph import Node, Op, SymDim, op_name
 from gsl.spec.natives import TVMFunction, tvm_function
@@ -240,11 +240,7 @@ def reason(scope: FunctionScope, node: Node) -> str | None:
         return f"the shape or dtype of {', '.join(unknown) or 'its result'} is not known"
     if name not in spellings.READERS:
         return "its result is used as a whole, or a field of it that is used has no reading"
-    try:
-        spellings.READERS[name](spellings.RelaxCall(value, scope))
-    except spellings.TvmUnread as error:
-        return given_up(node, error)
-    return NOT_COVERED
+    return unread_reason(node, spellings.READERS[name], spellings.RelaxCall(value, scope))
 
 
 def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: FunctionScope) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from tvm import relay
 from tvm.ir import Op
@@ -12,6 +13,7 @@ from tvm.runtime import Object
 
 from gsl.front.core.handle import Handle, NativeLeaf, Single
 from gsl.front.relay.spellings.table import items
+from gsl.front.tvm import operands_first
 from gsl.graph import Node
 
 Value = TypeVar("Value")
@@ -179,25 +181,10 @@ def hidden_variables(expr: Any) -> tuple[Any, ...]:
 
 def in_order(roots: Iterable[Any], below: Callable[[Any], Sequence[Any]] = parts) -> Iterator[Any]:
     """The expressions of which some are made, each once, after those that it is made of."""
-    done: set[int] = set()  # addresses, as in ByExpression
-    kept: list[Any] = []
-    for root in roots:
-        if root.handle.value in done:
-            continue
-        stack = [(root, iter(below(root)))]
-        while stack:
-            expr, rest = stack[-1]
-            for part in rest:
-                if part.handle.value not in done:
-                    stack.append((part, iter(below(part))))
-                    break
-            else:
-                stack.pop()
-                address = expr.handle.value
-                if address not in done:
-                    done.add(address)
-                    kept.append(expr)
-                    yield expr
+    return operands_first(roots, below, _ADDRESS)
+
+
+_ADDRESS: Final = attrgetter("handle.value")
 
 
 def output_exprs(body: Any) -> list[Any]:

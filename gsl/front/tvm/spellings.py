@@ -13,9 +13,9 @@ from tvm.ir import Op
 
 from gsl.front.core.lower import Lower, Lowering, LoweringT, floor_mod_of_floats
 from gsl.front.core.opaque import COUNTS, RANKS, pattern_of
-from gsl.front.tree import Canon, type_of_reading
+from gsl.front.tree import NOT_COVERED, Canon, given_up, type_of_reading
 from gsl.front.tvm.tensors import python_value
-from gsl.graph import TensorType, TupleType, Type
+from gsl.graph import Node, TensorType, TupleType, Type
 from gsl.spec import TABLE
 from gsl.spec.normalise import is_number
 
@@ -115,13 +115,15 @@ def same(
 
     def read(r: TvmCall) -> Canon:
         unread_unless(len(spec.operands) - spec.optional <= len(r.operands) <= len(spec.operands))
-        unread_unless(test is None or test(r.type().dtype))
+        if test is not None:
+            unread_unless(test(r.type().dtype))
         attrs = dict(given)
         for name, attr in own.items():
             theirs = renamed.get(name, name)
             if name not in attrs and r.has(theirs):
+                value = r[theirs]
                 # Truth values may arrive as numbers.
-                attrs[name] = bool(r[theirs]) if isinstance(attr.default, bool) else r[theirs]
+                attrs[name] = bool(value) if isinstance(attr.default, bool) else value
         return Canon(op, r.operands, attrs)
 
     return read
@@ -149,6 +151,15 @@ def reading(
 def field_of(type: Type | None, index: int) -> Type | None:
     """The type of a field of a tuple; ``None`` where it has none, or is not known."""
     return type.fields[index] if isinstance(type, TupleType) and index < len(type.fields) else None
+
+
+def unread_reason(node: Node, reader: TvmLift, call: TvmCall) -> str:
+    """The reason why a reader has not read the call of an opaque node."""
+    try:
+        reader(call)
+    except (TvmUnread, ValueError) as error:
+        return given_up(node, error)
+    return NOT_COVERED
 
 
 def pattern(

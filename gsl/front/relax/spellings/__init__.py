@@ -19,7 +19,7 @@ from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.relax.spellings import elementwise, linear, norm, reduce, shape
 from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering, RelaxScope, leaf_type
 from gsl.front.tree import Canon
-from gsl.front.tvm.spellings import TvmUnread, field_of, readers, reading
+from gsl.front.tvm.spellings import field_of, readers, reading
 from gsl.spec import packed
 
 _ROWS: Final = (*elementwise.ROWS, *shape.ROWS, *reduce.ROWS, *linear.ROWS, *norm.ROWS)
@@ -72,5 +72,5 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Rel
 
 
 __all__ = [
-    "FIELD_READERS", "MISSING", "READERS", "RelaxCall", "RelaxScope", "TvmUnread", "read", "read_field", "write",
+    "FIELD_READERS", "MISSING", "READERS", "RelaxCall", "RelaxScope", "read", "read_field", "write",
 ]  # fmt: skip

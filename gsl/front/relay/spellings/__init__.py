@@ -17,9 +17,9 @@ from tvm.ir import Op
 from gsl.front.core.infer import refined
 from gsl.front.core.lower import LOWERED, Lower, LoweringTarget, lower
 from gsl.front.relay.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.relay.spellings.table import KnownTypes, RelayCall, RelayLowering, name_of, with_literals
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, RelayTarget, name_of, with_literals
 from gsl.front.tree import Canon
-from gsl.front.tvm.spellings import TvmUnread, field_of, readers, reading
+from gsl.front.tvm.spellings import field_of, readers, reading
 from gsl.spec import packed
 
 ROWS: Final = (*elementwise.ROWS, *linear.ROWS, *norm.ROWS, *shape.ROWS, *reduce.ROWS)
@@ -60,10 +60,10 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Low
     """
     if op in MISSING:
         raise ValueError(f"{op}: {MISSING[op]}")
-    return lower(RelayLowering, WRITERS, op, attrs, operands, KnownTypes(scope))
+    return lower(RelayLowering, WRITERS, op, attrs, operands, RelayTarget(scope))
 
 
 __all__ = [
-    "FIELD_READERS", "LOOKS_AT", "MISSING", "READERS", "ROWS", "WRITERS", "RelayCall", "TvmUnread", "read",
+    "FIELD_READERS", "LOOKS_AT", "MISSING", "READERS", "ROWS", "WRITERS", "RelayCall", "read",
     "read_field", "write",
 ]  # fmt: skip

@@ -101,7 +101,7 @@ def with_literals(canon: Canon) -> Canon:
 # ---------------------------------------------------------------- writing
 
 
-class KnownTypes:
+class RelayTarget:
     """The types of the expressions over which a call is written, and of those of which it is composed: Relay has not
     inferred these yet."""
 
@@ -120,7 +120,7 @@ class KnownTypes:
         return value
 
 
-class RelayLowering(TvmLowering[KnownTypes]):
+class RelayLowering(TvmLowering[RelayTarget]):
     """The writing of one canonical call as a nested expression."""
 
     framework = "Relay"
