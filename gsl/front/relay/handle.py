@@ -12,6 +12,7 @@ from tvm.ir import Op
 from tvm.runtime import Object
 
 from gsl.front.core.handle import Handle, NativeLeaf, Single
+from gsl.front.core.store import FreeNames
 from gsl.front.relay.spellings.table import items
 from gsl.front.tvm import operands_first
 from gsl.graph import Node
@@ -203,12 +204,6 @@ def output_exprs(body: Any) -> list[Any]:
 def unique_names(function: Any) -> list[str]:
     """The names of a function's variables, in which those that share one are numbered."""
     hints = [str(var.name_hint) for var in items(function.params)]
-    names: dict[str, None] = {}
-    own = set(hints)
-    for hint in hints:
-        name, number = hint, 0
-        while name in names or (number and name in own):
-            number += 1
-            name = f"{hint}_{number}"
-        names[name] = None
-    return list(names)
+    first = {hint: place for place, hint in reversed([*enumerate(hints)])}
+    names = FreeNames(first)
+    return [hint if first[hint] == place else names.free(hint) for place, hint in enumerate(hints)]

@@ -129,6 +129,17 @@ def same(
     return read
 
 
+def over_axes(op: str, test: Callable[[str], bool] | None = None) -> TvmLift:
+    """The reader of a reduction over some axes. TVM takes none for all of them, or can't compile it."""
+    identity = same(op, test)
+
+    def read(r: TvmCall) -> Canon:
+        unread_unless(r["axis"] != ())
+        return identity(r)
+
+    return read
+
+
 def is_plain_equation(equation: str) -> bool:
     """True for an einsum without dots, of which no index stands twice in one operand or the result."""
     return "." not in equation and all(len(set(term)) == len(term) for term in re.split(r",|->", equation))

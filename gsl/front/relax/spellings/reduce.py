@@ -6,9 +6,8 @@ import math
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, index_of_several
-from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering
-from gsl.front.tree import Canon
-from gsl.front.tvm.spellings import TvmLift, TvmRow, is_float, row, same, unread_unless
+from gsl.front.relax.spellings.table import RelaxLowering
+from gsl.front.tvm.spellings import TvmRow, is_float, over_axes, row
 
 
 def _reduction(reduce: Lower) -> Lower:
@@ -72,21 +71,13 @@ def _cumsum(w: RelaxLowering, data: Any, axis: int, dtype: str, exclusive: bool)
     return w.call("cumsum", data, axis, dtype or own, exclusive)
 
 
-def _read_reduction(op: str) -> TvmLift:
-    def read(r: RelaxCall) -> Canon:
-        unread_unless(r["axis"] != ())
-        # Torch has these of floats only.
-        return same(op, is_float if op in ("variance", "std") else None)(r)
-
-    return read
-
-
 ROWS: Final = (
-    *[row(op, write=_native(op), read=_read_reduction(op)) for op in ("sum", "mean", "max", "min", "prod")],
+    *[row(op, write=_native(op), read=over_axes(op)) for op in ("sum", "mean", "max", "min", "prod")],
     TvmRow("all", _all_any("min")),
     TvmRow("any", _all_any("max")),
-    row("variance", write=_reduction(_variance), read=_read_reduction("variance")),
-    row("std", write=_reduction(_std), read=_read_reduction("std")),
+    # Torch has these of floats only.
+    row("variance", write=_reduction(_variance), read=over_axes("variance", is_float)),
+    row("std", write=_reduction(_std), read=over_axes("std", is_float)),
     *[row(op, write=_index(op)) for op in ("argmax", "argmin")],
     row("cumsum", write=_cumsum),
 )

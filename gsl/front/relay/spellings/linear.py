@@ -17,7 +17,6 @@ from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import (
     CONVOLUTIONS,
-    TvmLift,
     TvmRow,
     is_call,
     is_plain_equation,
@@ -44,7 +43,7 @@ def read_layer(r: RelayCall) -> Canon | None:
     rows = (functools.reduce(operator.mul, shape[:-1], 1), shape[-1])
     if len(shape) == 2 or inner.type().shape != rows or not _is_given_back(r, x, (*shape[:-1], inner.result.shape[-1])):
         return None
-    return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": inner.out_dtype})
+    return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": inner["out_dtype"]})
 
 
 def _is_given_back(r: RelayCall, x: Any, shape: tuple[Dim, ...]) -> bool:
@@ -90,7 +89,7 @@ def _read_matmul(r: RelayCall) -> Canon:
     unread_unless(r.type(0).ndim == 2 == r.type(1).ndim)
     a, b = r.operands
     a = Canon("transpose", (a,), {"axes": (1, 0)}) if r["transpose_a"] else a
-    return Canon("nn.dense" if r["transpose_b"] else "matmul", (a, b), {"out_dtype": r.out_dtype})
+    return Canon("nn.dense" if r["transpose_b"] else "matmul", (a, b), {"out_dtype": r["out_dtype"]})
 
 
 def _matmul(w: RelayLowering, a: Any, b: Any, out_dtype: str) -> Any:
@@ -117,7 +116,7 @@ def stacked(w: RelayLowering, x: Any, batch: Sequence[int]) -> Any:
 
 def _read_batch_matmul(r: RelayCall) -> Canon:
     unread_unless(r.type(0).shape[0] == r.type(1).shape[0])
-    return same("nn.batch_matmul", given={"out_dtype": r.out_dtype})(r)
+    return same("nn.batch_matmul")(r)
 
 
 def _batch_matmul(w: RelayLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
@@ -217,23 +216,6 @@ def _additive(w: RelayLowering, mask: Any) -> Any:
 # ---------------------------------------------------------------- convolutions
 
 
-def _read_conv(op: str) -> TvmLift:
-    identity = same(op)
-
-    def read(r: RelayCall) -> Canon:
-        canon = identity(r)
-        sizes = for_all_axes(canon.attrs, ("strides", "padding", "output_padding", "dilation"))
-        return Canon(op, r.operands, {**canon.attrs, **sizes, "out_dtype": r.out_dtype})
-
-    return read
-
-
-def for_all_axes(attrs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Some attributes, where they are given: one number counts for all axes."""
-    found = {name: attrs[name] for name in names if name in attrs}
-    return {name: sizes[0] if len(sizes) == 1 else sizes for name, sizes in found.items()}
-
-
 def _conv(op: str) -> Lower:
     count = int(op[7])
     transposed = op.endswith("_transpose")
@@ -316,9 +298,9 @@ def padded(w: RelayLowering, x: Any, widths: list[tuple[int, int]], value: bool 
 ROWS: Final = (
     row("matmul", "nn.matmul", write=_matmul, read=_read_matmul),
     row("nn.batch_matmul", write=_batch_matmul, read=_read_batch_matmul),
-    row("nn.dense", write=_dense, read=lambda r: Canon("nn.dense", r.operands, {"out_dtype": r.out_dtype})),
+    row("nn.dense", write=_dense),
     row("nn.bias_add", write=_bias_add),
     row("einsum", write=_einsum, read=_read_einsum),
     TvmRow("nn.attention", _attention),
-    *[row(op, write=_conv(op), read=_read_conv(op)) for op in CONVOLUTIONS],
+    *[row(op, write=_conv(op)) for op in CONVOLUTIONS],
 )

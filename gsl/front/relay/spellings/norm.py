@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from gsl.front.core.lower import known
-from gsl.front.relay.spellings.linear import for_all_axes, padded
+from gsl.front.relay.spellings.linear import padded
 from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
-from gsl.front.tvm.spellings import TvmRow, is_float, row, same, unread_unless
+from gsl.front.tvm.spellings import TvmRow, is_float, over_axes, row, same, unread_unless
 from gsl.graph import Dim, TensorType
 from gsl.spec.normalise import spatial
 
@@ -95,12 +95,6 @@ def _l2_normalize(w: RelayLowering, data: Any, eps: float, axis: tuple[int, ...]
     return w.write("divide", data, w.write("sqrt", bounded))
 
 
-def _read_l2_normalize(r: RelayCall) -> Canon:
-    """Without axes, over all of them; Relay can't compile an empty list of axes."""
-    unread_unless(r["axis"] != ())
-    return same("nn.l2_normalize", is_float)(r)
-
-
 # ---------------------------------------------------------------- pooling
 
 
@@ -123,12 +117,6 @@ def _sizes(w: RelayLowering, data: Any, layout: str) -> tuple[int, ...]:
 
 def _window(kind: str, count: int) -> TvmRow:
     op = f"nn.{kind}_pool{count}d"
-    identity = same(op, _of_kind(kind))
-
-    def read(r: RelayCall) -> Canon:
-        canon = identity(r)
-        attrs = {**canon.attrs, **for_all_axes(canon.attrs, ("pool_size", "strides", "dilation", "padding"))}
-        return Canon(op, canon.operands, attrs)
 
     def write(
         w: RelayLowering, data: Any, layout: str, out_layout: str, pool_size: Any, strides: Any, dilation: Any,
@@ -151,7 +139,7 @@ def _window(kind: str, count: int) -> TvmRow:
         window = {"pool_size": pool_size, "strides": strides, "dilation": dilation, "padding": padding}
         return _pool(w, op, data, layout, out_layout, **window, ceil_mode=ceil_mode, **counts)
 
-    return row(op, write=write, read=read)
+    return row(op, write=write, test=_of_kind(kind))
 
 
 def _overhang(
@@ -195,6 +183,6 @@ ROWS: Final = (
     row("nn.layer_norm", write=_layer_norm, read=_read_layer_norm),
     row("nn.group_norm", write=_group_norm, read=_read_group_norm),
     row("nn.instance_norm", write=_instance_norm, test=is_float),
-    row("nn.l2_normalize", write=_l2_normalize, read=_read_l2_normalize),
+    row("nn.l2_normalize", write=_l2_normalize, read=over_axes("nn.l2_normalize", is_float)),
     *[make(kind, count) for make in (_window, _adaptive, _global) for kind in ("max", "avg") for count in (1, 2, 3)],
 )

@@ -8,7 +8,7 @@ from typing import Any, Final
 from gsl.front.core.lower import Lower
 from gsl.front.relay.spellings.table import RelayCall, RelayLowering
 from gsl.front.tree import Canon
-from gsl.front.tvm.spellings import TvmLift, TvmRow, is_call, is_float, row, same, unread_unless
+from gsl.front.tvm.spellings import TvmRow, is_call, is_float, over_axes, row, unread_unless
 from gsl.graph import TensorType
 
 
@@ -26,20 +26,9 @@ def _over(name: str, cast: Callable[[RelayLowering, Any], Any] = lambda w, x: x,
     return write
 
 
-def _reads(op: str, test: Callable[[str], bool] | None = None) -> TvmLift:
-    """Reads a reduction. In Relay, no axes given are all of them."""
-    identity = same(op, test)
-
-    def read(r: RelayCall) -> Canon:
-        unread_unless(r["axis"] is None or len(r["axis"]) > 0)
-        return identity(r)
-
-    return read
-
-
 def _reduction(op: str) -> TvmRow:
     """A reduction that Relay has, in the dtype that torch's result has."""
-    reader = _reads(op)
+    reader = over_axes(op)
 
     def read(r: RelayCall) -> Canon:
         # Of integers, torch's result is int64 and Relay's is not: a cast away from it.
@@ -53,7 +42,7 @@ def _quantifier(op: str) -> TvmRow:
     """``all`` or ``any``, which Relay has of bools."""
     reduce = _over(op, lambda w, x: w.cast(x, "bool"), "bool")
     # Of bytes, torch's result is a byte.
-    return row(op, write=lambda w, data, **attrs: w.cast(reduce(w, data, **attrs), w.dtype), read=_reads(op))
+    return row(op, write=lambda w, data, **attrs: w.cast(reduce(w, data, **attrs), w.dtype), read=over_axes(op))
 
 
 # ---------------------------------------------------------------- variance
@@ -62,7 +51,7 @@ def _quantifier(op: str) -> TvmRow:
 def _read_variance(r: RelayCall) -> Canon:
     """Relay's has the mean for an operand."""
     unread_unless(is_float(r.type().dtype) and _is_mean(r))
-    unread_unless(r["axis"] is None or len(r["axis"]) > 0)
+    unread_unless(r["axis"] != ())
     names = ("axis", "keepdims", "exclude", "unbiased")
     return Canon("variance", (r.x,), {name: bool(r[name]) if name != "axis" else r[name] for name in names})
 
@@ -93,7 +82,7 @@ def _variance(w: RelayLowering, data: Any, axis: tuple[int, ...], unbiased: bool
 
 def _arg(op: str) -> TvmRow:
     """Relay's places are of int32."""
-    reduce, reader = _over(op, dtype="int32"), _reads(op)
+    reduce, reader = _over(op, dtype="int32"), over_axes(op)
 
     def read(r: RelayCall) -> Canon:
         unread_unless(not r["select_last_index"])
@@ -116,7 +105,7 @@ def _cumsum(w: RelayLowering, data: Any, axis: int, dtype: str, exclusive: bool)
 
 ROWS: Final = (
     *map(_reduction, ("sum", "mean", "prod")),
-    *[row(op, write=_over(op), read=_reads(op)) for op in ("max", "min")],
+    *[row(op, write=_over(op), read=over_axes(op)) for op in ("max", "min")],
     *map(_quantifier, ("all", "any")),
     row("variance", write=_variance, read=_read_variance),
     *map(_arg, ("argmax", "argmin")),

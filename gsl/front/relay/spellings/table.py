@@ -59,14 +59,20 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 """The names of the attributes by class, which TVM is asked for once."""
 
 
+_PER_AXIS: Final = frozenset(("strides", "padding", "output_padding", "dilation", "pool_size"))
+
+
 class RelayCall(TvmCall):
     """A call of Relay that is to be read."""
 
-    @property
-    def out_dtype(self) -> str:
-        """The dtype that is asked for, as the canonical operators have it: "" where it is that of both operands."""
-        wanted = self["out_dtype"]
-        return "" if wanted == self.type(0).dtype == self.type(1).dtype else str(wanted)
+    def __getitem__(self, name: str) -> Any:
+        value = super().__getitem__(name)
+        if name == "out_dtype":
+            # Of the dtype of both operands it is the default.
+            return "" if value == self.type(0).dtype == self.type(1).dtype else value
+        # One number counts for all axes of a convolution or a pooling.
+        is_window = name in _PER_AXIS and name_of(self.call.op).startswith("nn.")
+        return value[0] if is_window and len(value) == 1 else value
 
     def number(self, position: int) -> bool | int | float:
         """The number that an operand is, which the canonical operator has for an attribute."""
