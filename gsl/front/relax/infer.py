@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from tvm import ir, relax
 
@@ -23,10 +23,6 @@ from gsl.spec import OperatorName
 from gsl.spec.meaning import has_symbols, symbols_in
 from gsl.spec.spec import exact
 
-_WRITABLE: Final[set[Any]] = set()
-"""The calls, without symbolic sizes, that were written once."""
-_MOST: Final = 8192
-
 
 class Infer:
     """Computes the types of new calls in one view, and in rewrites of it; ValueError if one is ill-typed."""
@@ -42,7 +38,7 @@ class Infer:
 
     def writable(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
         """Raise ValueError or FrontEndError if Relax can't express a new call, by writing it on variables of the types
-        of its operands. Of calls whose sizes are all numbers it is remembered for all programs."""
+        of its operands. Of calls whose sizes are all numbers it is remembered for other programs."""
         types = tuple([operand.type for operand in operands])
         if isinstance(op, Subgraph) or self.loaded is None or None in types:
             return
@@ -54,22 +50,20 @@ class Infer:
         if not isinstance(op, str):
             self.caller.call(op, [_stand_in(operand, self.dims) for operand in operands], attrs)
             return
+        scope = self.loaded.scope
         try:
             key: Any = (op, *map(exact, map(core.known, operands)), *map(exact, attrs.items()))
-            if key in _WRITABLE:
+            if key in scope.shared.writable:
                 return
         except TypeError:
             key = None
-        scope = self.loaded.scope
         expr = spellings.write(op, attrs, tuple([_stand_in_of(operand, self.dims) for operand in operands]), scope)
         if has_symbols(types) or has_symbols(dict(attrs)):
             wanted = self(op, operands, attrs)
             if wanted is not None and not has_type(expr, to_relax(wanted, self.dims)):
                 raise ValueError(f"TVM can't prove that its type is {wanted}")
         elif key is not None:
-            if len(_WRITABLE) >= _MOST:
-                _WRITABLE.clear()
-            _WRITABLE.add(key)
+            scope.shared.writable.add(key)
 
     def admits(self, replacement: Replaced) -> None:
         """FrontEndError for a group with a size that is made of variables which are no sizes of its operands: its

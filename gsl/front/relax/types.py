@@ -203,13 +203,19 @@ class Shared:
         """The known facts about each operator of Relax."""
         self.recipes: dict[bytes, Any] = {}
         """The recipes of calls, by what they depend on, as far as TVM has checked calls that were written so."""
+        self.functions: dict[Any, tuple[Any, Any]] = {}
+        """The functions of groups that TVM has checked, and their structures, by all that they depend on. TVM never
+        changes a function, so that modules can share it."""
+        self.writable: set[Any] = set()
+        """The new calls that were tried."""
         self.count = 0
         """The number of the facts that are known about how calls are read."""
 
     @classmethod
     def now(cls) -> Shared:
         """The one that new functions share."""
-        if max(len(cls.latest.types), len(cls.latest.recipes), cls.latest.count) > cls.MOST:
+        known = cls.latest
+        if max(known.count, *map(len, (known.types, known.recipes, known.functions, known.writable))) > cls.MOST:
             cls.latest = cls()
         return cls.latest
 

@@ -146,11 +146,11 @@ def is_plain_equation(equation: str) -> bool:
 
 
 def reading(
-    reader: Callable[[], Canon] | None, wanted: Type | None, type_of: Callable[[Any], Any],
+    reader: Callable[[], Canon], wanted: Type | None, type_of: Callable[[Any], Any],
     fits: Callable[[Any, Any], object],
 ) -> Canon | None:  # fmt: skip
     """The reading of an expression if it has the type that is wanted, which has to be known; ``None`` if not."""
-    if reader is None or wanted is None:
+    if wanted is None:
         return None
     try:
         tree = reader()
@@ -214,10 +214,6 @@ class TvmLowering(Lowering[LoweringT]):
     @abstractmethod
     def call(self, name: str, *args: Any, **attrs: Any) -> Any:
         """A call of the operator of TVM of that name."""
-
-    def typed(self, type: TensorType, name: str, *args: Any) -> Any:
-        """A call that has another type than the canonical call."""
-        return self.call(name, *args)
 
     def promoted(self, x: Any, y: Any) -> list[Any]:
         """Two tensors or numbers in the dtype in which torch computes with them."""
@@ -298,9 +294,9 @@ def of_floats(name: str) -> TvmRow:
     """A function of floats."""
 
     def write(w: TvmLowering[Any], *operands: Any) -> Any:
-        inner = "float32" if w.dtype == "float16" and name in _NOT_IN_HALF else w.dtype
-        type = TensorType(w.shape, inner)
-        return w.cast(w.typed(type, name, *[w.cast(x, inner) for x in operands]), w.dtype)
+        if w.dtype == "float16" and name in _NOT_IN_HALF:
+            return w.cast(w.write(name, *[w.cast(x, "float32") for x in operands]), w.dtype)
+        return in_result(name)(w, *operands)
 
     return row(name, write=write, test=is_float)
 

@@ -146,9 +146,6 @@ class RelayLowering(TvmLowering[RelayTarget]):
             made = made.astuple() if isinstance(self.result, TupleType) else made[0]
         return self.target.note(made, self.result if type is None else type)
 
-    def typed(self, type: TensorType, name: str, *args: Any) -> Any:
-        return self.call(name, *args, type=type)
-
     def cast(self, value: Any, dtype: str) -> Any:
         if is_number(value):
             return self.tensor(value, dtype)
