@@ -21,22 +21,23 @@ _SMALL: Final = 2
 
 def has_symbols(value: Any) -> bool:
     """True if a symbolic size occurs in a value: a type, an attribute, or a collection of them."""
-    return next(_symbolic(value), None) is not None
+    return next(symbols_in(value), None) is not None
 
 
-def _symbolic(value: Any) -> Iterator[SymDim]:
+def symbols_in(value: Any) -> Iterator[SymDim]:
+    """The symbolic sizes in a value."""
     match value:
         case SymDim():
             yield value
         case TensorType():
-            yield from _symbolic(value.shape)
+            yield from symbols_in(value.shape)
         case TupleType():
-            yield from _symbolic(value.fields)
+            yield from symbols_in(value.fields)
         case tuple():
             for item in value:
-                yield from _symbolic(item)
+                yield from symbols_in(item)
         case dict():
-            yield from _symbolic(tuple(value.values()))
+            yield from symbols_in(tuple(value.values()))
 
 
 class SymbolSizes:
@@ -55,7 +56,7 @@ class SymbolSizes:
         self._sympy = sympy
         self._ints: dict[Any, Any] = {}
         self._back: dict[Any, Any] = {}
-        dims = [*_symbolic(operands), *_symbolic(attrs)]
+        dims = [*symbols_in(operands), *symbols_in(attrs)]
         atoms = sorted({atom for d in dims for atom in self._atoms(d.expr)}, key=str)
         hint = _SMALL if small else _LARGE
         for number, atom in enumerate(reversed(atoms) if reverse else atoms):

@@ -249,9 +249,9 @@ def relay_calls(native: Any) -> list[str]:
 
 
 def relay_program(native: Any) -> Program:
-    from gsl.front.relay import program
+    from gsl.front.relay import from_module
 
-    return program(native)
+    return from_module(native)
 
 
 def relax_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
@@ -299,9 +299,9 @@ def relax_calls(native: Any) -> list[str]:
 
 
 def relax_program(native: Any) -> Program:
-    from gsl.front.relax import program
+    from gsl.front.relax import from_module
 
-    return program(native)
+    return from_module(native)
 
 
 def tvm_differences(old: Any, new: Any) -> list[str]:
@@ -325,11 +325,10 @@ def relay_front_end() -> FrontEnd:
     from tvm.ir import Op
 
     from gsl.front.relay import spellings
-    from gsl.front.relay.spellings import ROWS
 
     return dataclasses.replace(
         front_end, opaque=Native(Op.get("sort"), {"axis": -1, "is_ascend": True}), missing=spellings.MISSING,
-        unspelled=TABLE.keys() - ROWS.keys(),
+        unspelled=TABLE.keys() - spellings.WRITERS.keys(),
         **known_relay.LISTS,
     )  # fmt: skip
 

@@ -117,6 +117,13 @@ class Lowering(Generic[LoweringT]):
             beta = self.full(0, shape, self.dtype)
         return gamma, beta
 
+    def spread_out(self, weight: Any, rank: int, axes: Sequence[int]) -> Any:
+        """A weight of some axes, to be broadcast along the others of a tensor of that rank."""
+        if tuple(axes) == tuple(range(rank - len(axes), rank)):
+            return weight
+        sizes = iter(self.shape_of(weight))
+        return self.reshape(weight, [next(sizes) if place in axes else 1 for place in range(rank)])
+
     def write(self, op: str, *operands: Any, **attrs: Any) -> Any:
         """Another canonical call as part of this one."""
         return lower(type(self), self.writers, op, attrs, operands, self.target)
@@ -132,10 +139,10 @@ def lower(
     """
     spec = TABLE[op]
     types = [type_or_number(operand, target) for operand in operands[: len(spec.operands)]]
+    own = completed(op, attrs, types)
     result = infer(spec, types, attrs)
     if result is None:
         raise ValueError(f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}")
-    own = completed(op, attrs, types)
     try:
         if op in writers:
             value = writers[op](kind(writers, target, result), *operands, **own)
@@ -205,9 +212,15 @@ def _log1p(w: Lowering[Any], x: Any) -> Any:
     x = w.cast(x, w.dtype)
     u = w.write("add", x, 1.0)
     log = w.write("log", u)
-    precise = w.write("divide", w.write("multiply", log, x), w.write("subtract", u, 1.0))
+    precise = w.write("multiply", log, w.write("divide", x, w.write("subtract", u, 1.0)))
     finite = w.write("where", w.write("isinf", u), log, precise)
     return w.write("where", w.write("equal", u, 1.0), x, finite)
+
+
+def _elu(w: Lowering[Any], x: Any, alpha: float) -> Any:
+    """x where it is positive, alpha expm1(x) elsewhere."""
+    negative = w.write("multiply", w.write("expm1", w.write("minimum", x, 0.0)), alpha)
+    return w.write("where", w.write("greater", x, 0.0), x, negative)
 
 
 def _expm1(w: Lowering[Any], x: Any) -> Any:
@@ -215,6 +228,23 @@ def _expm1(w: Lowering[Any], x: Any) -> Any:
     x = w.cast(x, w.dtype)
     half = w.write("tanh", w.write("multiply", x, 0.5))
     return w.write("multiply", half, w.write("add", w.write("exp", x), 1.0))
+
+
+def _gelu(w: Lowering[Any], x: Any, approximate: str) -> Any:
+    if approximate == "none":
+        inner = w.write("erf", w.write("multiply", x, math.sqrt(0.5)))
+    else:
+        cube = w.write("multiply", w.write("multiply", w.write("multiply", x, x), x), 0.044715)
+        inner = w.write("tanh", w.write("multiply", w.write("add", x, cube), math.sqrt(2 / math.pi)))
+    return w.write("multiply", w.write("multiply", x, 0.5), w.write("add", inner, 1.0))
+
+
+def _softplus(w: Lowering[Any], x: Any, beta: float, threshold: float) -> Any:
+    """log(1 + exp(beta x)) / beta, and x itself where beta x exceeds the threshold."""
+    scaled = x if beta == 1 else w.write("multiply", x, beta)
+    soft = w.write("log1p", w.write("exp", scaled))
+    soft = soft if beta == 1 else w.write("divide", soft, beta)
+    return w.write("where", w.write("greater", scaled, threshold), x, soft)
 
 
 def floor_mod_of_floats(w: Lowering[Any], x: Any, y: Any) -> Any:
@@ -290,18 +320,40 @@ def index_of_several(w: Lowering[Any], op: str, data: Any, axis: Sequence[int]) 
     return w.reshape(w.write(op, flat, axis=(len(kept),), keepdims=False), w.shape)
 
 
+def _logsumexp(w: Lowering[Any], data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool) -> Any:
+    """The logarithm of a sum that does not overflow: with the largest element taken out."""
+    data = w.cast(data, w.dtype)
+    most = w.write("max", data, axis=axis, keepdims=True)
+    most = w.write("where", w.write("isinf", most), 0.0, most)
+    sums = w.write("sum", w.write("exp", w.write("subtract", data, most)), axis=axis, keepdims=True)
+    result = w.write("add", w.write("log", sums), most)
+    return result if keepdims or not axis else w.write("squeeze", result, axis=axis)
+
+
+def _rms_norm(w: Lowering[Any], data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
+    squares = w.write("mean", w.write("square", data), axis=axis, keepdims=True)
+    result = w.write("multiply", data, w.write("rsqrt", w.write("add", squares, epsilon)))
+    return result if weight is None else w.write("multiply", result, w.spread_out(weight, w.rank_of(data), axis))
+
+
 def _batch_matmul(w: Lowering[Any], a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
     a, b = w.transposed(a) if transpose_a else a, w.transposed(b) if transpose_b else b
     return w.write("matmul", a, b, out_dtype=out_dtype)
 
 
 LOWERED: Final[Mapping[str, Lower]] = {
+    "elu": _elu,
     "expm1": _expm1,
+    "gelu": _gelu,
     "log1p": _log1p,
     "log2": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(2)),
     "log10": lambda w, x: w.write("multiply", w.write("log", x), 1 / math.log(10)),
+    "logsumexp": _logsumexp,
     "matrix_set_diag": _matrix_set_diag,
     "mish": lambda w, x: w.write("multiply", x, w.write("tanh", w.write("softplus", x))),
     "nn.batch_matmul": _batch_matmul,
+    "nn.rms_norm": _rms_norm,
+    "selu": lambda w, x: w.write("multiply", w.write("elu", x, alpha=1.6732632423543772), 1.0507009873554805),
+    "softplus": _softplus,
 }
 """Writers for frameworks that have no such operators."""

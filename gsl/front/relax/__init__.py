@@ -8,6 +8,6 @@ try:
 except ModuleNotFoundError as _error:
     raise missing_package(_error) from _error
 
-from gsl.front.relax.program import RelaxProgram, from_expr, from_module, program
+from gsl.front.relax.program import RelaxProgram, from_expr, from_module
 
-__all__ = ["RelaxProgram", "from_expr", "from_module", "program"]
+__all__ = ["RelaxProgram", "from_expr", "from_module"]

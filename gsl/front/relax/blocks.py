@@ -119,7 +119,7 @@ class Blocks:
 
 
 def with_visible(binding: Any, instead: Mapping[Any, Any]) -> Any:
-    """A binding with visible variables for hidden ones."""
+    """A binding with other variables for some, such as visible ones for hidden ones."""
     value = binding.value
     if instead and any(var in instead for var in relax.analysis.free_vars(value)):
         value = replaced(value, instead)
@@ -222,7 +222,10 @@ class Swaps:
                 inner = values[source].args[0]
                 instead[var] = instead.get(inner, inner)
                 first.add(source)
-        kept = [[_with(binding, instead) for binding in bindings if binding.var not in instead] for bindings in blocks]
+        kept = [
+            [with_visible(binding, instead) for binding in bindings if binding.var not in instead]
+            for bindings in blocks
+        ]
         new = replaced(result, instead)
         needed = _used([new, *[binding.value for bindings in kept for binding in bindings]])
         unused = first - needed
@@ -240,12 +243,6 @@ def _axes(expr: Any) -> list[int] | None:
 def _are_inverse(first: Any, second: Any) -> bool:
     inner, outer = _axes(first), _axes(second)
     return inner is not None and outer is not None and [inner[axis] for axis in outer] == list(range(len(inner)))
-
-
-def _with(binding: Any, instead: Mapping[Any, Any]) -> Any:
-    if not any(var in instead for var in relax.analysis.free_vars(binding.value)):
-        return binding
-    return with_value(binding, replaced(binding.value, instead))
 
 
 def _used(exprs: Iterable[Any]) -> set[Any]:

@@ -237,15 +237,17 @@ def replaced(expr: Any, instead: Mapping[Any, Any]) -> Any:
 # ---------------------------------------------------------------- effects
 
 
-_IN_PLACE: Final = frozenset(("relax.call_tir_inplace", "relax.call_inplace_packed"))
-"""The operators that Relax counts as pure: whoever calls them asserts that nothing else reads what they overwrite."""
-_BUFFERS: Final = frozenset(("relax.builtin.alloc_tensor",))
-"""Relax counts them as pure, but each call makes memory of its own that others write to."""
+_EFFECTS: Final = {
+    # Relax counts these as pure: whoever calls them asserts that nothing else reads what they overwrite.
+    "relax.call_tir_inplace": Effect.MUTATES, "relax.call_inplace_packed": Effect.MUTATES,
+    # And this, but each call makes memory of its own that others write to.
+    "relax.builtin.alloc_tensor": Effect.OTHER,
+    "relax.assert_op": Effect.OBSERVES, "relax.print": Effect.OBSERVES,
+}  # fmt: skip
 _PLANNED: Final = frozenset((
     "relax.memory.alloc_storage", "relax.memory.alloc_tensor", "relax.vm.alloc_storage", "relax.vm.alloc_tensor",
 ))  # fmt: skip
 """The calls that passes for memory planning make: several tensors may lie in one storage."""
-_OBSERVERS: Final = frozenset(("relax.assert_op", "relax.print"))
 
 
 def effect_of(binding: Any) -> Effect | None:
@@ -254,17 +256,13 @@ def effect_of(binding: Any) -> Effect | None:
         return Effect.OBSERVES
     value = binding.value
     name = value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
-    if name in _IN_PLACE:
-        return Effect.MUTATES
     if name in _PLANNED:
         raise FrontEndError(
             f"{binding.var.name}: {name} belongs to planned memory, where tensors share storages; apply rules before "
             "StaticPlanBlockMemory"
         )
-    if name in _BUFFERS:
-        return Effect.OTHER
-    if name in _OBSERVERS:
-        return Effect.OBSERVES
+    if name in _EFFECTS:
+        return _EFFECTS[name]
     if isinstance(value, relax.Function):
         return None
     return Effect.OTHER if relax.analysis.contains_impure_call(value) else None

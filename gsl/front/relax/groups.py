@@ -159,12 +159,6 @@ Write = Callable[..., Any]
 ``RelaxCallWriter.write``."""
 
 
-_FUNCTIONS: Final[dict[Any, tuple[Any, Any]]] = {}
-"""The functions of groups that TVM has checked, and their structures, by all that they depend on. TVM never changes a
-function, so that modules can share it."""
-_MOST: Final = 1024
-
-
 class Outliner:
     """The new functions of one program; ``weight`` gives the expression of a weight.
 
@@ -234,7 +228,7 @@ class Outliner:
         key = _key_of(node, operands)
         if key is None or key in self._written or not self._reuses:
             return None if key is None else self._written.get(key)
-        shared = _FUNCTIONS.get(_full_key(key, node))
+        shared: tuple[Any, Any] | None = self.loaded.scope.shared.functions.get(_full_key(key, node))
         if shared is None:
             return None
         codegen = node.attrs.get("codegen")
@@ -244,9 +238,7 @@ class Outliner:
 
     def remember(self) -> None:
         """Let other modules share the functions, which TVM has checked."""
-        if len(_FUNCTIONS) + len(self._made) > _MOST:
-            _FUNCTIONS.clear()
-        _FUNCTIONS.update(self._made)
+        self.loaded.scope.shared.functions.update(self._made)
 
     @cached_property
     def _reuses(self) -> bool:
@@ -325,7 +317,7 @@ class _Body(RelaxValues):
 
     def write(self, node: Node) -> Any:
         emit = self.swaps.noting(node, lambda var, expr: self.bindings.append(relax.VarBinding(var, expr)))
-        expr = self._write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
+        expr, _ = self._write(node, lambda name, type: relax.DataflowVar(self._name(name), type), emit)
         if not isinstance(expr, (relax.Call, relax.TupleGetItem)):
             return expr
         var = relax.DataflowVar(self._name(node.name), expr.ty)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 from tvm import ir, relax
 
@@ -16,16 +16,12 @@ from gsl.front.relax.blocks import has_type
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import Dims, to_relax, type_of
-from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, SymDim, TensorType, TupleType, Type, op_name
+from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
 from gsl.graph.node import Replaced
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import OperatorName
-from gsl.spec.meaning import has_symbols
+from gsl.spec.meaning import has_symbols, symbols_in
 from gsl.spec.spec import exact
-
-_WRITABLE: Final[set[Any]] = set()
-"""The calls, without symbolic sizes, that were written once."""
-_MOST: Final = 8192
 
 
 class Infer:
@@ -42,7 +38,7 @@ class Infer:
 
     def writable(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
         """Raise ValueError or FrontEndError if Relax can't express a new call, by writing it on variables of the types
-        of its operands. Of calls whose sizes are all numbers it is remembered for all programs."""
+        of its operands. Of calls whose sizes are all numbers it is remembered for other programs."""
         types = tuple([operand.type for operand in operands])
         if isinstance(op, Subgraph) or self.loaded is None or None in types:
             return
@@ -54,30 +50,28 @@ class Infer:
         if not isinstance(op, str):
             self.caller.call(op, [_stand_in(operand, self.dims) for operand in operands], attrs)
             return
+        scope = self.loaded.scope
         try:
             key: Any = (op, *map(exact, map(core.known, operands)), *map(exact, attrs.items()))
-            if key in _WRITABLE:
+            if key in scope.shared.writable:
                 return
         except TypeError:
             key = None
-        scope = self.loaded.scope
         expr = spellings.write(op, attrs, tuple([_stand_in_of(operand, self.dims) for operand in operands]), scope)
         if has_symbols(types) or has_symbols(dict(attrs)):
             wanted = self(op, operands, attrs)
             if wanted is not None and not has_type(expr, to_relax(wanted, self.dims)):
                 raise ValueError(f"TVM can't prove that its type is {wanted}")
         elif key is not None:
-            if len(_WRITABLE) >= _MOST:
-                _WRITABLE.clear()
-            _WRITABLE.add(key)
+            scope.shared.writable.add(key)
 
     def admits(self, replacement: Replaced) -> None:
         """FrontEndError for a group with a size that is made of variables which are no sizes of its operands: its
         function takes them from there."""
         for node in replacement.created:
             if isinstance(node.op, Subgraph):
-                sizes = [size for inner in node.op.body.nodes for size in _sizes(inner.type)]
-                given = [size for operand in node.operands for size in _sizes(operand.type)]
+                sizes = symbols_in(tuple([inner.type for inner in node.op.body.nodes]))
+                given = symbols_in(tuple([operand.type for operand in node.operands]))
                 own = {size.expr for size in given if isinstance(self.dims.prim(size), ir.Var)}
                 unknown = sorted({str(name) for size in sizes for name in size.expr.free_symbols - own})
                 if unknown:
@@ -104,16 +98,6 @@ class Infer:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{op_name(op)}: {reason}") from None
         return type_of(call, self.dims, lambda var: None)
-
-
-def _sizes(type: Type | None) -> Iterator[SymDim]:
-    """The symbolic sizes in a type."""
-    match type:
-        case TensorType():
-            yield from (size for size in type.shape if isinstance(size, SymDim))
-        case TupleType():
-            for field in type.fields:
-                yield from _sizes(field)
 
 
 def _of_group(group: Subgraph, operands: tuple[Node, ...]) -> Type | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Union
@@ -26,13 +26,6 @@ from gsl.graph.subgraph import Subgraph
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TupleField:
-    """One output of the view, by its position among them."""
-
-    position: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Fields:
     """A tuple of the function's result; ``var`` is bound to it, if a variable is."""
 
@@ -40,14 +33,16 @@ class Fields:
     items: tuple[OutputSource, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fixed:
-    """A part of the result that no view shows: a shape, a number."""
-
-    expr: Any
+OutputSource = Union[int, Fields, None]
+"""A part of the function's result: an output of the view by its number, a tuple, or what no view shows, as a shape."""
 
 
-OutputSource = Union[TupleField, Fields, Fixed]
+def parts_of(result: OutputSource, *, bound: bool = True) -> Iterator[OutputSource]:
+    """A part of the result and all parts of it; without ``bound``, not those of a tuple that a variable is bound to."""
+    yield result
+    if isinstance(result, Fields) and (bound or result.var is None):
+        for item in result.items:
+            yield from parts_of(item, bound=bound)
 
 
 @dataclass
@@ -60,7 +55,7 @@ class Loaded:
     """The native handles of the view's nodes. The nodes are not kept: new ones refer to them, and to this."""
     handles: dict[Any, Any] = field(default_factory=dict)
     """The native handle of the node of each variable, which need not be one of those."""
-    result: OutputSource = field(default_factory=lambda: Fixed(None))
+    result: OutputSource = None
     aliases: set[Any] = field(default_factory=set)
     """The variables that are bound to another variable or a constant, and have the view node of that."""
     outputs: int = 0
@@ -408,5 +403,5 @@ class RelaxLoader(Loader):
         elif isinstance(expr, relax.Var) and expr in self.views:
             outputs.append(self.views[expr])
         else:
-            return Fixed(expr)
-        return TupleField(len(outputs) - 1)
+            return None
+        return len(outputs) - 1

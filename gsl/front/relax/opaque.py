@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Final
 
 from tvm import ir, relax, tirx
@@ -17,10 +16,11 @@ from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of
-from gsl.front.core.opaque import COUNTS, RANKS, decoded, pattern_of, positional
+from gsl.front.core.opaque import decoded, positional
 from gsl.front.relax import spellings
 from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_tensors, to_relax
-from gsl.front.tree import NO_SPELLING, NOT_COVERED, Canon, Computed, Slot, given_up
+from gsl.front.tree import NO_SPELLING, Canon, Computed, Slot
+from gsl.front.tvm.spellings import pattern, unread_reason
 from gsl.front.tvm.tensors import python_value
 from gsl.graph import Node, Op, SymDim, op_name
 from gsl.spec.natives import TVMFunction, tvm_function
@@ -240,11 +240,7 @@ def reason(scope: FunctionScope, node: Node) -> str | None:
         return f"the shape or dtype of {', '.join(unknown) or 'its result'} is not known"
     if name not in spellings.READERS:
         return "its result is used as a whole, or a field of it that is used has no reading"
-    try:
-        spellings.READERS[name](value, scope)
-    except spellings.RelaxUnread as error:
-        return given_up(node, error)
-    return NOT_COVERED
+    return unread_reason(node, spellings.READERS[name], spellings.RelaxCall(value, scope))
 
 
 def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: FunctionScope) -> str | None:
@@ -252,17 +248,11 @@ def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any], scope: Fun
 
     ``None`` if it is loaded as it is.
     """
-    if not isinstance(op, ir.Op):
-        return None
-    path = op.name.split(".")[1:]
-
-    def read(count: int, rank: int) -> Canon | None:
-        variables = [relax.Var(name, relax.TensorType([2] * rank)) for name in "xyzuv"[:count]]
-        call = relax.BlockBuilder().normalize(reduce(getattr, path, relax.op)(*variables, **attrs))
+    def read(call: Any) -> Canon | None:
+        call = relax.BlockBuilder().normalize(call)
         return spellings.read(call, scope) or spellings.read_field(call, 0, scope)
 
-    return pattern_of(COUNTS if operands is None else (operands,), RANKS, read, _text)
+    def variable(name: str, rank: int) -> Any:
+        return relax.Var(name, relax.TensorType([2] * rank))
 
-
-def _text(value: Any) -> str:
-    return str(value.name) if isinstance(value, relax.Var) else repr(value)
+    return pattern(op, operands, attrs, relax.op, variable, read)

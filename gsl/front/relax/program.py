@@ -13,7 +13,7 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import Extended, ProgramStep, Unchangeable
+from gsl.front.base import ProgramStep
 from gsl.front.core.opaque import read_groups
 from gsl.front.relax.blocks import check
 from gsl.front.relax.function import RelaxFunction, items
@@ -24,23 +24,21 @@ from gsl.front.relax.opaque import Caller, canonical, reason
 from gsl.front.relax.run import RelaxSteps, compiled, evaluate
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
 from gsl.front.relax.types import Dims, FunctionScope, from_relax
-from gsl.front.tvm import fed
+from gsl.front.tvm import TvmProgram, fed
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
 
 
-class RelaxProgram(Extended, Unchangeable):
+class RelaxProgram(TvmProgram):
     """One Relax function of an ``IRModule``; everything else in the module stays as it is."""
 
-    casts_inputs = True
-    example_inputs = None
     fuses = True
 
     def __init__(
         self, module: Any, function: str, values: Mapping[str, Any] | None = None, dims: Dims | None = None
     ) -> None:
-        self._module = module
+        super().__init__(module)
         self._name = function
         self._values = None if values is None else dict(values)
         self._native = module[function]
@@ -48,14 +46,6 @@ class RelaxProgram(Extended, Unchangeable):
         self._caller = Caller(module, self._dims)
         self._leaves: Mapping[str, Any] | None = None
         """The weights by name, when a view has been loaded."""
-
-    @property
-    def native(self) -> Any:
-        return self._module
-
-    @property
-    def module(self) -> Any:
-        return self._module
 
     @property
     def function(self) -> str:
@@ -290,8 +280,3 @@ def _random(var: Any, seed: int) -> Any:
         raise FrontEndError(f"the variable {var.name!r} has symbolic sizes; name it among the inputs") from None
     values = np.random.default_rng(seed).uniform(-1, 1, shape)
     return tvm.runtime.tensor(values.astype(str(type.dtype.dtype)))
-
-
-def program(source: Any, params: Any = None) -> RelaxProgram:
-    """The program of an ``IRModule`` or of a Relax function."""
-    return from_module(source, params)

@@ -17,7 +17,7 @@ from gsl.front.relax.blocks import Blocks, Swaps
 from gsl.front.relax.function import with_value
 from gsl.front.relax.groups import Outliner
 from gsl.front.relax.handle import RelaxLeaf, RelaxValues
-from gsl.front.relax.load import Fields, Loaded, OutputSource, TupleField
+from gsl.front.relax.load import Fields, Loaded, OutputSource, parts_of
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.plan import RelaxPlan, stands_for
 from gsl.front.relax.write import RelaxCallWriter, WrittenPart, places_of
@@ -111,7 +111,10 @@ class RelaxStorer(RelaxValues):
         self.kept, self.inner = self.plan.kept, self.plan.inner
         self.done: set[int] = set()
         """The numbers of the bindings that have been stored."""
-        self.tuples = self._result_tuples()
+        result, place = loaded.result, self.function.place
+        tuples = [part for part in parts_of(result) if isinstance(part, Fields) and part.var is not None]
+        self.tuples = {place[part.var]: part for part in tuples}
+        """The tuples of the result that are bound to variables, by the numbers of their bindings."""
         self.pending = deque(sorted((*self.plan.hidden, *self.tuples)))
         self.outliner = Outliner(caller.module, parameters.weight, loaded)
         calls = Caller(caller.module, caller.dims, self.outliner.bring)
@@ -119,7 +122,7 @@ class RelaxStorer(RelaxValues):
         self.blocks = Blocks(self.function)
         self.swaps = Swaps()
         self.places = self._places()
-        self.returned = self._returned()
+        self.returned = {graph.outputs[part] for part in parts_of(result, bound=False) if isinstance(part, int)}
         """The nodes to which the result refers, other than by a tuple that is bound to a variable."""
         self._like: dict[WrittenPart, Type] = {}
         """The type in the view, which is that of Relax, for calls that are written alike."""
@@ -176,29 +179,6 @@ class RelaxStorer(RelaxValues):
                 places[node] = min(max(own, default=0), limit)
         return places
 
-    def _result_tuples(self) -> dict[int, Fields]:
-        """The tuples of the result that are bound to variables, by the numbers of their bindings."""
-        found: dict[int, Fields] = {}
-        work = [self.loaded.result]
-        while work:
-            part = work.pop()
-            if isinstance(part, Fields):
-                work.extend(part.items)
-                if part.var is not None:
-                    found[self.function.place[part.var]] = part
-        return found
-
-    def _returned(self) -> set[Node]:
-        found: set[Node] = set()
-        work = [self.loaded.result]
-        while work:
-            part = work.pop()
-            if isinstance(part, TupleField):
-                found.add(self.graph.outputs[part.position])
-            elif isinstance(part, Fields) and part.var is None:
-                work.extend(part.items)
-        return found
-
     # ------------------------------------------------------------ what is kept
 
     def _flush(self, before: int) -> None:
@@ -228,9 +208,8 @@ class RelaxStorer(RelaxValues):
 
     def _is_known(self, result: OutputSource) -> bool:
         """True if all the values of a part of the result exist."""
-        if isinstance(result, Fields):
-            return all(map(self._is_known, result.items))
-        return not isinstance(result, TupleField) or self.has_value(self.graph.outputs[result.position])
+        outputs = [self.graph.outputs[part] for part in parts_of(result) if isinstance(part, int)]
+        return all(map(self.has_value, outputs))
 
     def _hidden(self, place: int) -> None:
         """Store a binding without a view node, after those that it refers to."""
@@ -298,22 +277,17 @@ class RelaxStorer(RelaxValues):
         if self.places:
             self.blocks.move(self.places[node])
         emit = self.swaps.noting(node, self.blocks.add)
-        recipe = self.writer.known(node)
-        if recipe is None:
-            expr = self.writer.write(node, self._make, emit)
-            if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
-                return expr
-            recipe = self.writer.known(node)
-        else:
-            expr = self.writer.follow(recipe, node, self._make, emit)
-        if recipe is None or self._like.get(recipe[-1]) is not node.type:
+        expr, recipe = self.writer.write(node, self._make, emit)
+        if type(expr) is not ir.Call and not isinstance(expr, relax.TupleGetItem):
+            return expr
+        if recipe is None or self._like.get(recipe) is not node.type:
             self._check_type(node, expr)
             if recipe is not None and node.type is not None:
-                self._like[recipe[-1]] = node.type
+                self._like[recipe] = node.type
         handle = None if node.native is None else handle_of(node)
         var = None if handle is None or not handle.is_root else self.blocks.again(handle.reading.native)
         if var is None:
-            own = expr.ty if recipe is None else recipe[-1].type
+            own = expr.ty if recipe is None else recipe.type
             var = self.blocks.variable(self.writer.names.free(node.name), own, visible=node in self.returned)
         emit(var, expr)
         return var
@@ -332,8 +306,8 @@ class RelaxStorer(RelaxValues):
 
     def _result(self, result: OutputSource, old: Any) -> Any:
         """A part of the function's result, for the expression that it was."""
-        if isinstance(result, TupleField):
-            node = self.graph.outputs[result.position]
+        if isinstance(result, int):
+            node = self.graph.outputs[result]
             if isinstance(old, relax.Var):
                 return self._argument(old, {old: node})
             leaf = node.native

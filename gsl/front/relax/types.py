@@ -3,8 +3,9 @@ function, as the table of spellings asks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, reduce
 from typing import Any, ClassVar, Final
 
 import sympy
@@ -58,27 +59,15 @@ class Dims:
         return self._prim(size.expr)
 
     def _sympy(self, prim: Any) -> Any:
-        match prim:
-            case int() | p.IntImm():
-                return sympy.Integer(int(prim))
-            case p.Add():
-                return self._sympy(prim.a) + self._sympy(prim.b)
-            case p.Sub():
-                return self._sympy(prim.a) - self._sympy(prim.b)
-            case p.Mul():
-                return self._sympy(prim.a) * self._sympy(prim.b)
-            case p.FloorDiv():
-                return sympy.floor(sympy.expand(self._sympy(prim.a) / self._sympy(prim.b)))
-            case p.FloorMod():
-                return sympy.Mod(self._sympy(prim.a), self._sympy(prim.b))
-            case p.Max():
-                return sympy.Max(self._sympy(prim.a), self._sympy(prim.b))
-            case p.Min():
-                return sympy.Min(self._sympy(prim.a), self._sympy(prim.b))
-            case ir.Var():
-                if prim not in self._symbols:
-                    self._symbols[prim] = self._symbol(prim.name, prim)
-                return self._symbols[prim]
+        if isinstance(prim, (int, p.IntImm)):
+            return sympy.Integer(int(prim))
+        combine = _FROM_RELAX.get(type(prim))
+        if combine is not None:
+            return combine(self._sympy(prim.a), self._sympy(prim.b))
+        if isinstance(prim, ir.Var):
+            if prim not in self._symbols:
+                self._symbols[prim] = self._symbol(prim.name, prim)
+            return self._symbols[prim]
         key = _Key(prim)
         if key not in self._opaque:
             self._opaque[key] = self._symbol(str(prim), prim)
@@ -95,41 +84,36 @@ class Dims:
             return known
         if expr.is_Integer:
             return tirx.IntImm("int64", int(expr))
-        if expr.is_Add or expr.is_Mul:
-            return self._arithmetic(expr)
+        if expr.is_Add:
+            return self._sum(expr)
         if expr.is_Pow and expr.exp.is_Integer and expr.exp > 0:
-            base = self._prim(expr.base)
-            product = base
-            for _ in range(int(expr.exp) - 1):
-                product = product * base
-            return product
-        args = expr.args
+            return reduce(operator.mul, [self._prim(expr.base)] * int(expr.exp))
         if isinstance(expr, sympy.floor):
-            above, below = sympy.fraction(sympy.together(args[0]))
+            above, below = sympy.fraction(sympy.together(expr.args[0]))
             return tirx.floordiv(self._prim(sympy.expand(above)), self._prim(sympy.expand(below)))
-        if isinstance(expr, sympy.Mod):
-            return tirx.floormod(self._prim(args[0]), self._prim(args[1]))
-        if isinstance(expr, (sympy.Max, sympy.Min)):
-            combine = tirx.max if isinstance(expr, sympy.Max) else tirx.min
-            value = self._prim(args[0])
-            for other in args[1:]:
-                value = combine(value, self._prim(other))
-            return value
-        raise FrontEndError(f"the size {expr} is no expression of this program's variables, so Relax can't say it")
+        combine = _TO_RELAX.get(expr.func)
+        if combine is None:
+            raise FrontEndError(f"the size {expr} is no expression of this program's variables, so Relax can't say it")
+        return reduce(combine, map(self._prim, expr.args))
 
-    def _arithmetic(self, expr: Any) -> Any:
-        """A sum or product, positive terms first."""
-        if expr.is_Mul:
-            product = None
-            for part in expr.args:
-                product = self._prim(part) if product is None else product * self._prim(part)
-            return product
+    def _sum(self, expr: Any) -> Any:
+        """A sum, positive terms first."""
         terms = sorted(expr.args, key=lambda term: (term.could_extract_minus_sign(), term.is_number, str(term)))
         total = self._prim(terms[0])
         for term in terms[1:]:
             negative = term.could_extract_minus_sign()
             total = total - self._prim(-term) if negative else total + self._prim(term)
         return total
+
+
+_FROM_RELAX: Final[Mapping[Any, Callable[[Any, Any], Any]]] = {
+    p.Add: operator.add, p.Sub: operator.sub, p.Mul: operator.mul, p.FloorMod: sympy.Mod, p.Max: sympy.Max,
+    p.Min: sympy.Min, p.FloorDiv: lambda a, b: sympy.floor(sympy.expand(a / b)),
+}  # fmt: skip
+"""The expression of sympy for one of Relax of two parts."""
+_TO_RELAX: Final[Mapping[Any, Callable[[Any, Any], Any]]] = {
+    sympy.Mul: operator.mul, sympy.Mod: tirx.floormod, sympy.Max: tirx.max, sympy.Min: tirx.min,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------- types
@@ -219,13 +203,19 @@ class Shared:
         """The known facts about each operator of Relax."""
         self.recipes: dict[bytes, Any] = {}
         """The recipes of calls, by what they depend on, as far as TVM has checked calls that were written so."""
+        self.functions: dict[Any, tuple[Any, Any]] = {}
+        """The functions of groups that TVM has checked, and their structures, by all that they depend on. TVM never
+        changes a function, so that modules can share it."""
+        self.writable: set[Any] = set()
+        """The new calls that were tried."""
         self.count = 0
         """The number of the facts that are known about how calls are read."""
 
     @classmethod
     def now(cls) -> Shared:
         """The one that new functions share."""
-        if max(len(cls.latest.types), len(cls.latest.recipes), cls.latest.count) > cls.MOST:
+        known = cls.latest
+        if max(known.count, *map(len, (known.types, known.recipes, known.functions, known.writable))) > cls.MOST:
             cls.latest = cls()
         return cls.latest
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import marshal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import methodcaller
+from typing import Any, Final
 
 from tvm import ir, relax
 from tvm.relax.expr import _update_type
@@ -20,6 +21,7 @@ from gsl.front.relax.function import VARIABLES, call, items
 from gsl.front.relax.groups import Outliner, Write
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
+from gsl.front.tvm import operands_first
 from gsl.graph import CONST, GETITEM, Node, TensorType, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, OperatorName
@@ -201,15 +203,25 @@ class RelaxCallWriter:
                     return None
         return nearby_key(node)
 
-    def write(self, node: Node, make: Callable[[str, Any], Any], emit: Bind) -> Any:
-        """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type.
+    def write(
+        self, node: Node, make: Callable[[str, Any], Any], emit: Bind
+    ) -> tuple[Any, WrittenPart | None]:
+        """The expression of a call of the view, in pieces: ``make`` makes a variable of a name and a type; and how it
+        was written, if others can be written alike.
 
-        The rest is a call without calls among its arguments, or a variable.
+        The expression is a call without calls among its arguments, or a variable.
         """
         known = self.known(node)
-        if known is not None:
-            return self.follow(known, node, make, emit)
-        key = key_of(node)
+        if known is None:
+            expr, known = self._new(node, make, emit)
+            return expr, None if known is None else known[-1]
+        span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
+        return follow(known, self.tensors(node), node.name, span, make, emit), known[-1]
+
+    def _new(
+        self, node: Node, make: Callable[[str, Any], Any], emit: Bind
+    ) -> tuple[Any, WriteRecipe | None]:
+        """The expression of a call, and its recipe, which is noted."""
         written: list[tuple[Any, Any]] = []
 
         def note(var: Any, expr: Any) -> None:
@@ -219,11 +231,14 @@ class RelaxCallWriter:
         try:
             found = self._flat(self._native(node), node, make, note)
             self.fresh += [*[expr for _, expr in written], found]
-            if key is not None and key not in self._recipes:
-                self._recipes[key] = recipe(self.tensors(node), [*written, (None, found)])
-            elif type(node.op) is Subgraph:
-                self._note_group(node, found)
-            return found
+            key, is_group = key_of(node), type(node.op) is Subgraph
+            made = recipe(self.tensors(node), [*written, (None, found)]) if is_group or key is not None else None
+            if key is not None:
+                self._recipes[key] = made
+            nearby = self._nearby_key(node) if made is not None else None
+            if nearby is not None and made is not None:
+                self._nearby[nearby] = made
+            return found, made
         except FrontEndError:
             raise
         except Exception as error:
@@ -236,17 +251,6 @@ class RelaxCallWriter:
             key: parts for key, parts in self._recipes.items()
             if parts is not None and all(type(part.op) is ir.Op for part in parts)
         })
-
-    def _note_group(self, node: Node, written: Any) -> None:
-        """Remember how the call of a group was written, for others of the very same group."""
-        nearby, parts = self._nearby_key(node), recipe(self.tensors(node), [(None, written)])
-        if nearby is not None and parts is not None:
-            self._nearby[nearby] = parts
-
-    def follow(self, known: WriteRecipe, node: Node, make: Callable[[str, Any], Any], emit: Bind) -> Any:
-        """The expression of a call of the view by a recipe, as :meth:`write` gives it."""
-        span = span_of(node, self.loaded) if self.loaded.function.has_spans else None
-        return follow(known, self.tensors(node), node.name, span, make, emit)
 
     def _native(self, node: Node) -> Any:
         if node.op == GETITEM:
@@ -282,23 +286,14 @@ class RelaxCallWriter:
     def _flat(self, expr: Any, node: Node, make: Callable[[str, Any], Any], emit: Bind) -> Any:
         """Bind every call within an expression to a variable, operands first; the outermost is left."""
         done: dict[Any, Any] = {}
-        stack = [(expr, _parts(expr))]
-        while stack:
-            top, parts = stack[-1]
-            below = next((part for part in parts if part not in done), None)
-            if below is not None:
-                stack.append((below, _parts(below)))
-                continue
-            stack.pop()
-            if top in done:
-                continue
-            flat = self._typed(_rebuilt(top, done, span_of(node, self.loaded)))
-            if stack and isinstance(flat, (relax.Call, relax.TupleGetItem)):
-                var = make(f"{node.name}_{_own_name(flat)}", flat.ty)
-                emit(var, flat)
-                flat = var
-            done[top] = flat
-        return done[expr]
+        span = span_of(node, self.loaded)
+        *parts, outermost = operands_first([expr], _parts, _address)
+        for part in parts:
+            done[part] = flat = self._typed(_rebuilt(part, done, span))
+            if isinstance(flat, (relax.Call, relax.TupleGetItem)):
+                done[part] = make(f"{node.name}_{_own_name(flat)}", flat.ty)
+                emit(done[part], flat)
+        return self._typed(_rebuilt(outermost, done, span))
 
     def _typed(self, expr: Any) -> Any:
         if isinstance(expr, (relax.Call, relax.TupleGetItem)) and expr.ty.is_missing():
@@ -306,15 +301,18 @@ class RelaxCallWriter:
         return expr
 
 
-def _parts(expr: Any) -> Iterator[Any]:
+_address: Final = methodcaller("__chandle__")
+
+
+def _parts(expr: Any) -> Sequence[Any]:
     match expr:
         case relax.Call():
-            return iter(expr.args)
+            return items(expr.args)
         case relax.Tuple():
-            return iter(expr.fields)
+            return items(expr.fields)
         case relax.TupleGetItem():
-            return iter((expr.tuple_value,))
-    return iter(())
+            return (expr.tuple_value,)
+    return ()
 
 
 def _rebuilt(expr: Any, done: dict[Any, Any], span: Any) -> Any:

@@ -15,6 +15,6 @@ except ModuleNotFoundError as _error:
         "what a newer one has is Relax: load its modules with Workload.from_relax"
     ) from _error
 
-from gsl.front.relay.program import RelayProgram, from_expr, from_module, program
+from gsl.front.relay.program import RelayProgram, from_expr, from_module
 
-__all__ = ["RelayProgram", "from_expr", "from_module", "program"]
+__all__ = ["RelayProgram", "from_expr", "from_module"]

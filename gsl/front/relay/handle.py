@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from operator import attrgetter
+from typing import Any, Final, TypeVar
 
 from tvm import relay
 from tvm.ir import Op
 from tvm.runtime import Object
 
 from gsl.front.core.handle import Handle, NativeLeaf, Single
+from gsl.front.core.store import FreeNames
 from gsl.front.relay.spellings.table import items
+from gsl.front.tvm import operands_first
 from gsl.graph import Node
 
 Value = TypeVar("Value")
@@ -179,25 +182,10 @@ def hidden_variables(expr: Any) -> tuple[Any, ...]:
 
 def in_order(roots: Iterable[Any], below: Callable[[Any], Sequence[Any]] = parts) -> Iterator[Any]:
     """The expressions of which some are made, each once, after those that it is made of."""
-    done: set[int] = set()  # addresses, as in ByExpression
-    kept: list[Any] = []
-    for root in roots:
-        if root.handle.value in done:
-            continue
-        stack = [(root, iter(below(root)))]
-        while stack:
-            expr, rest = stack[-1]
-            for part in rest:
-                if part.handle.value not in done:
-                    stack.append((part, iter(below(part))))
-                    break
-            else:
-                stack.pop()
-                address = expr.handle.value
-                if address not in done:
-                    done.add(address)
-                    kept.append(expr)
-                    yield expr
+    return operands_first(roots, below, _ADDRESS)
+
+
+_ADDRESS: Final = attrgetter("handle.value")
 
 
 def output_exprs(body: Any) -> list[Any]:
@@ -216,12 +204,6 @@ def output_exprs(body: Any) -> list[Any]:
 def unique_names(function: Any) -> list[str]:
     """The names of a function's variables, in which those that share one are numbered."""
     hints = [str(var.name_hint) for var in items(function.params)]
-    names: dict[str, None] = {}
-    own = set(hints)
-    for hint in hints:
-        name, number = hint, 0
-        while name in names or (number and name in own):
-            number += 1
-            name = f"{hint}_{number}"
-        names[name] = None
-    return list(names)
+    first = {hint: place for place, hint in reversed([*enumerate(hints)])}
+    names = FreeNames(first)
+    return [hint if first[hint] == place else names.free(hint) for place, hint in enumerate(hints)]

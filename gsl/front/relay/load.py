@@ -13,7 +13,6 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Reading, Single
 from gsl.front.core.infer import refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
-from gsl.front.core.opaque import COUNTS, RANKS, pattern_of
 from gsl.front.relay import opaque, spellings
 from gsl.front.relay.handle import (
     ByExpression,
@@ -28,6 +27,7 @@ from gsl.front.relay.handle import (
 from gsl.front.relay.spellings.table import items, name_of
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer, infer_local, inferred
 from gsl.front.tree import Canon
+from gsl.front.tvm.spellings import pattern
 from gsl.front.tvm.tensors import known_dtype, to_torch
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Effect, Graph, Node, Op, TensorType, Type
 from gsl.graph.subgraph import Subgraph
@@ -108,22 +108,16 @@ def canonical(op: Op, operands: int | None, attrs: Mapping[str, Any]) -> str | N
 
     ``None`` if it is loaded as it is.
     """
-    if not isinstance(op, ir.Op):
-        return None
+    def variable(name: str, rank: int) -> Any:
+        return relay.var(name, shape=(2,) * rank)
 
-    def read(count: int, rank: int) -> Canon | None:
-        variables = [relay.var(name, shape=(2,) * rank) for name in "xyzuv"[:count]]
-        made = opaque.function_of(op)(*variables, **attrs)
+    def read(made: Any) -> Canon | None:
         call = made.astuple() if isinstance(made, relay.expr.TupleWrapper) else made
-        for expr in (*variables, call):
+        for expr in (*call.args, call):
             infer_local(expr)
         return spellings.read(call, _Scope()) or spellings.read_field(call, 0, _Scope())
 
-    return pattern_of(COUNTS if operands is None else (operands,), RANKS, read, _text)
-
-
-def _text(value: Any) -> str:
-    return str(value.name_hint) if isinstance(value, relay.Var) else repr(value)
+    return pattern(op, operands, attrs, relay, variable, read)
 
 
 # ---------------------------------------------------------------- loading
@@ -227,7 +221,7 @@ class RelayLoader(Loader):
         """Load a field of a call by its own reading where it has one."""
         (whole,), index = self.parts(expr), int(expr.index)
         name = self.operators.get(whole)
-        if name is not None and (name, index) in spellings.FIELDS:
+        if name is not None and name in spellings.FIELD_READERS:
             if self._is_known(expr, whole, name, index):
                 return
             start = len(self.nodes)

@@ -7,10 +7,9 @@ Some are outlined groups. A function with the attribute ``Composite`` is a group
 
 from __future__ import annotations
 
-import functools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from tvm.ir import Op
 
 from gsl.errors import FrontEndError, nearest
 from gsl.front.relay.spellings.table import names_of
+from gsl.front.tvm.spellings import function as function_of
 from gsl.front.tvm.tensors import python_value
 from gsl.graph import Effect, op_name
 from gsl.graph import Op as ViewOp
@@ -120,7 +120,7 @@ def _attributes_of(module: Any, op: Op, operands: Sequence[Any], given: Mapping[
     """
     if op.attrs_type_key:
         return tvm.ir.make_node(op.attrs_type_key, **given)
-    function = function_of(op)
+    function = function_of(relay, op.name)
     try:
         made = _example(op, operands, function(*operands, **given))
         return made.attrs
@@ -130,12 +130,6 @@ def _attributes_of(module: Any, op: Op, operands: Sequence[Any], given: Mapping[
     if made.attrs is None and given:
         raise ValueError("it has none")
     return None if made.attrs is None else tvm.ir.make_node(_type_key(made.attrs), **given)
-
-
-def function_of(op: Op) -> Callable[..., Any]:
-    """The function of Relay that makes calls of an operator. AttributeError if there is none of its name."""
-    found: Callable[..., Any] = functools.reduce(getattr, op.name.split("."), relay)
-    return found
 
 
 def _example(op: Op, operands: Sequence[Any], made: Any) -> Any:

@@ -11,7 +11,6 @@ import tvm
 from tvm import ir, relay
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import Extended, Unchangeable
 from gsl.front.core.opaque import read_groups
 from gsl.front.relay import spellings
 from gsl.front.relay.handle import KnownParts, in_order, native_of, parts, unique_names
@@ -21,25 +20,23 @@ from gsl.front.relay.run import compiled, evaluate, with_room
 from gsl.front.relay.spellings.table import items
 from gsl.front.relay.store import RelayStorer
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, diagnosed, is_static, native_type
-from gsl.front.tree import NO_SPELLING, NOT_COVERED, given_up
-from gsl.front.tvm import fed
+from gsl.front.tree import NO_SPELLING
+from gsl.front.tvm import TvmProgram, fed
+from gsl.front.tvm.spellings import unread_reason
 from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
 from gsl.graph import Graph, Inference, Node, Op, TensorType, Type
 from gsl.spec.meaning import has_symbols
 
 
-class RelayProgram(Extended, Unchangeable):
+class RelayProgram(TvmProgram):
     """The function ``@main`` of an ``IRModule``, with its weights; the other functions of the module stay as they are.
 
     ``params`` are weights by the names of variables of ``@main``, as ``relay.build`` takes them. All other variables
     are inputs.
     """
 
-    casts_inputs = True
-    example_inputs = None
-
     def __init__(self, module: Any, params: Mapping[str, Any] | None = None) -> None:
-        self._native = module
+        super().__init__(module)
         self._names = unique_names(main_of(module))
         given = {str(name): value for name, value in (params or {}).items()}
         self._params = {name: _weight(name, given[name]) for name in self._names if name in given}
@@ -50,20 +47,11 @@ class RelayProgram(Extended, Unchangeable):
     @cached_property
     def _typed(self) -> Any:
         """The module, of which every expression has a type."""
-        typed, types = typed_module(self._native, self._known), RelayTypes(self._types)
+        typed, types = typed_module(self._module, self._known), RelayTypes(self._types)
         for name, var in zip(self._names, items(main_of(typed).params)) if self._params else ():
             if name in self._params:
                 _check_weight(name, self._params[name], types.of(checked_type(var)), var)
         return typed
-
-    @property
-    def native(self) -> Any:
-        return self._native
-
-    @property
-    def module(self) -> Any:
-        """The ``IRModule``."""
-        return self._native
 
     @cached_property
     def inputs(self) -> Mapping[str, Type | None]:
@@ -164,11 +152,6 @@ def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) 
     return RelayProgram(module, params)
 
 
-def program(source: Any) -> RelayProgram:
-    """The program of an ``IRModule`` or of a function of Relay. FrontEndError for anything else."""
-    return from_module(source)
-
-
 def _module_of(expr: Any) -> Any:
     """The module of a function, or of an expression."""
     free = relay.analysis.free_vars(expr) if isinstance(expr, relay.Function) else ()
@@ -254,11 +237,7 @@ def _reason(loader: RelayLoader, node: Node) -> str | None:
     if not isinstance(checked_type(expr), (relay.TensorType, relay.TupleType)):
         return None
     name = str(expr.op.name) if isinstance(expr, relay.Call) and isinstance(expr.op, ir.Op) else ""
-    reader = spellings.CALLS.get(name)
+    reader = spellings.READERS.get(name)
     if reader is None:
         return NO_SPELLING
-    try:
-        reader(spellings.RelayCall(expr, loader))
-    except (spellings.RelayUnreadError, ValueError) as error:
-        return given_up(node, error)
-    return NOT_COVERED
+    return unread_reason(node, reader, spellings.RelayCall(expr, loader))

@@ -11,8 +11,8 @@ from tvm.ir import Op
 
 from gsl.front.core.handle import NUMBERS
 from gsl.front.relay.handle import ByExpression, in_order, parts, with_parts
-from gsl.front.relay.spellings.table import is_call
 from gsl.front.relay.types import checked_type, is_static
+from gsl.front.tvm.spellings import is_call
 from gsl.graph import Node
 from gsl.spec.meaning import has_symbols
 from gsl.spec.spec import exact

@@ -12,7 +12,7 @@ from tvm import relay
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import NUMBERS, is_literal
-from gsl.front.core.infer import dtype_of_number, type_of_literal
+from gsl.front.core.infer import dtype_of_number
 from gsl.front.core.opaque import as_group
 from gsl.front.core.store import Storer, added, foreign
 from gsl.front.relay import opaque, spellings
@@ -28,8 +28,9 @@ from gsl.front.relay.handle import (
     rebuilt,
 )  # fmt: skip
 from gsl.front.relay.recipes import Recipe, key_of, recipe_of
-from gsl.front.relay.spellings.table import is_call, items
+from gsl.front.relay.spellings.table import items
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
+from gsl.front.tvm.spellings import is_call
 from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
 from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -109,11 +110,7 @@ class RelayStorer(Storer):
         self._typed(self._written(Node(op, operands, attrs)))
 
     def type_of(self, operand: Any) -> Type | None:
-        """The type of an expression, as the view knows it, or of a number. The writer of a call asks for it."""
-        if isinstance(operand, (bool, int, float)):
-            return type_of_literal(operand)
-        if isinstance(operand, (tuple, list)):
-            return TupleType(tuple(map(self.type_of, operand)))
+        """The type of an expression, as the view knows it. The writer of a call asks for it."""
         if operand not in self._types:
             self._types[operand] = self._sizes.of(checked_type(self._typed(operand)))
         return self._types[operand]

@@ -4,17 +4,36 @@ Relay."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, cast
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.base import Program
+from gsl.front.base import Extended, Program, Unchangeable
 
 DIALECTS: Final = {"tvm.relax": "gsl.front.relax", "tvm.relay": "gsl.front.relay", "tvm.ir": "gsl.front.relax"}
 """The front end of each dialect of TVM, by the package in which the classes of its expressions are defined.
 
 Relax shares calls and variables with the other languages of TVM.
 """
+
+
+class TvmProgram(Extended, Unchangeable):
+    """One function of an ``IRModule``; everything else in the module stays as it is."""
+
+    casts_inputs = True
+    example_inputs = None
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+
+    @property
+    def native(self) -> Any:
+        return self._module
+
+    @property
+    def module(self) -> Any:
+        """The ``IRModule``."""
+        return self._module
 
 
 def program(source: Any, params: Any = None) -> Program:
@@ -52,10 +71,35 @@ def fed(names: Sequence[str], inputs: Iterable[str] | None) -> frozenset[str]:
     return wanted
 
 
+def operands_first(
+    roots: Iterable[Any], below: Callable[[Any], Sequence[Any]], address: Callable[[Any], int]
+) -> Iterator[Any]:
+    """The expressions of which some are made, each once, after those that it is made of. They are told by their
+    addresses: TVM would be called for each of their hashes."""
+    done: set[int] = set()
+    kept: list[Any] = []  # so that no other one gets their addresses
+    for root in roots:
+        if address(root) in done:
+            continue
+        stack = [(root, iter(below(root)))]
+        while stack:
+            expr, rest = stack[-1]
+            for part in rest:
+                if address(part) not in done:
+                    stack.append((part, iter(below(part))))
+                    break
+            else:
+                stack.pop()
+                if address(expr) not in done:
+                    done.add(address(expr))
+                    kept.append(expr)
+                    yield expr
+
+
 def _dialect(expr: Any) -> Any:
     """The front end of an expression; ``None`` if it is none."""
     name = DIALECTS.get(".".join(type(expr).__module__.split(".")[:2]))
     return None if name is None else importlib.import_module(name)
 
 
-__all__ = ["fed", "from_expr", "program"]
+__all__ = ["TvmProgram", "fed", "from_expr", "operands_first", "program"]

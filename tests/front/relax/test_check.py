@@ -12,7 +12,6 @@ from tvm.relax.global_info import VDevice
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front.relax import blocks as checking
-from gsl.front.relax import groups
 from gsl.front.relax.blocks import check
 from gsl.front.relax.types import Shared
 from tests.front.relax.relax_helpers import function, tensor
@@ -94,7 +93,6 @@ def chain(x: Any, count: int) -> Any:
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """No function was rewritten before."""
     monkeypatch.setattr(Shared, "latest", Shared())
-    monkeypatch.setattr(groups, "_FUNCTIONS", {})
 
 
 @pytest.mark.usefixtures("nothing_known")

@@ -1,7 +1,6 @@
 """The table by which Relax spells the canonical operators, read in both directions.
 
-Each family has a ``READ`` (by the name of Relax's operator) and a ``WRITE`` (by the canonical name). An operator that
-Relax lacks is composed of several.
+An operator that Relax lacks is composed of several.
 
 Both sides compute the same up to rounding, and but for what neither promises: a NaN in a maximum, an index out of
 range, a float that an integer can't hold.
@@ -9,25 +8,24 @@ range, a float that an integer can't hold.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tvm import ir
 
 from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.relax.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.relax.spellings.table import FieldReader, RelaxLift, RelaxLowering, RelaxScope, RelaxUnread, checked
+from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering, RelaxScope, leaf_type
 from gsl.front.tree import Canon
-from gsl.graph import TupleType
+from gsl.front.tvm.spellings import field_of, readers, reading
 from gsl.spec import packed
 
-_FAMILIES: Final[tuple[Any, ...]] = (elementwise, shape, reduce, linear, norm)
+_ROWS: Final = (*elementwise.ROWS, *shape.ROWS, *reduce.ROWS, *linear.ROWS, *norm.ROWS)
 
-READERS: Final[Mapping[str, RelaxLift]] = {name: read for family in _FAMILIES for name, read in family.READ.items()}
-WRITERS: Final[Mapping[str, Lower]] = {
-    **LOWERED, **{name: write for family in _FAMILIES for name, write in family.WRITE.items()},
-}  # fmt: skip
-FIELD_READERS: Final[Mapping[str, FieldReader]] = {**elementwise.FIELDS, **norm.FIELDS}
+READERS, FIELD_READERS = readers(_ROWS, "relax.")
+WRITERS: Final[Mapping[str, Lower]] = {**LOWERED, **{row.op: row.write for row in _ROWS}}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **shape.LOOKS_AT}
 """The operators of the calls at which readings look, for each operator whose reading depends on the computation of its
@@ -49,24 +47,17 @@ def read(call: Any, scope: RelaxScope) -> Canon | None:
     reader = READERS.get(call.op.name) if isinstance(call.op, ir.Op) else None
     if reader is None:
         return None
-    try:
-        tree = reader(call, scope)
-    except RelaxUnread:
-        return None
-    return checked(tree, scope.type_of(call), scope)
+    own = partial(reader, RelaxCall(call, scope))
+    return reading(own, scope.type_of(call), partial(leaf_type, scope=scope), operator.eq)
 
 
 def read_field(call: Any, index: int, scope: RelaxScope) -> Canon | None:
     """The canonical reading of one field of a call with several results, ``None`` where there is none."""
     reader = FIELD_READERS.get(call.op.name) if isinstance(call.op, ir.Op) else None
-    found = scope.type_of(call)
-    if reader is None or not isinstance(found, TupleType):
+    if reader is None:
         return None
-    try:
-        tree = reader(call, index, scope)
-    except RelaxUnread:
-        return None
-    return checked(tree, found.fields[index], scope)
+    own = partial(reader, RelaxCall(call, scope), index)
+    return reading(own, field_of(scope.type_of(call), index), partial(leaf_type, scope=scope), operator.eq)
 
 
 def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: RelaxScope) -> Any:
@@ -80,4 +71,6 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Rel
     return lower(RelaxLowering, WRITERS, op, attrs, operands, scope)
 
 
-__all__ = ["FIELD_READERS", "MISSING", "READERS", "RelaxScope", "RelaxUnread", "read", "read_field", "write"]
+__all__ = [
+    "FIELD_READERS", "MISSING", "READERS", "RelaxCall", "RelaxScope", "read", "read_field", "write",
+]  # fmt: skip

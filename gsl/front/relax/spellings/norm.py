@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from tvm import relax
 
-from gsl.front.core.lower import Lower, adaptive, known
-from gsl.front.relax.spellings.table import (
-    FieldReader,
-    RelaxLift,
-    RelaxLowering,
-    RelaxScope,
-    attributes,
-    ints,
-    tensor_type,
-    unread_unless,
-)
+from gsl.front.core.lower import LOWERED, Lower, adaptive, known
+from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering
 from gsl.front.tree import Canon
+from gsl.front.tvm.spellings import TvmLift, TvmRow, row, same, unread_unless
 from gsl.spec import TABLE
 from gsl.spec.meaning import infer
 from gsl.spec.normalise import spatial
-
-N = relax.op.nn
 
 # ---------------------------------------------------------------- batch normalisation
 
 
 def _batch_norm(w: RelaxLowering, *operands: Any, axis: int, epsilon: float, center: bool, scale: bool) -> Any:
-    return w.field(w.call(N.batch_norm, *operands, axis, epsilon, center, scale, training=False), 0)
+    return w.field(w.call("nn.batch_norm", *operands, axis, epsilon, center, scale, training=False), 0)
 
 
-def _read_batch_norm(call: Any, index: int, scope: RelaxScope) -> Canon:
+def _read_batch_norm(r: RelaxCall, index: int) -> Canon:
     """The normalised data, or an average, which inference leaves as it is."""
-    unread_unless(not call.attrs.training)
-    if index > 0:
-        return Canon("copy", (call.args[2 + index],))
-    return Canon("nn.batch_norm", tuple(call.args), attributes(call, "axis", "epsilon", "center", "scale"))
+    unread_unless(not r["training"])
+    return Canon("copy", (r.operands[2 + index],)) if index > 0 else same("nn.batch_norm")(r)
 
 
 # ---------------------------------------------------------------- gamma and beta
@@ -50,21 +38,16 @@ def _layer_norm(
     center: bool, scale: bool,
 ) -> Any:  # fmt: skip
     shape = tuple([w.shape_of(data)[place] for place in axis])
-    return w.call(N.layer_norm, data, *w.affine(shape, gamma, beta, center, scale), list(axis), epsilon)
+    return w.call("nn.layer_norm", data, *w.affine(shape, gamma, beta, center, scale), list(axis), epsilon)
 
 
 def _rms_norm(w: RelaxLowering, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
     shape, rank = w.shape_of(data), w.rank_of(data)
-    if axis[0] > 0 and axis == tuple(range(axis[0], rank)):
-        if weight is None:
-            weight = w.full(1, shape[axis[0] :], w.dtype)
-        return w.call(N.rms_norm, data, weight, list(axis), epsilon)
-    # Relax can't lower its own operator for other axes, nor for all of them.
-    squares = w.write("mean", w.write("square", data), axis=axis, keepdims=True)
-    result = w.write("multiply", data, w.write("rsqrt", w.write("add", squares, epsilon)))
-    if weight is None:
-        return result
-    return w.write("multiply", result, w.reshape(weight, [shape[a] if a in axis else 1 for a in range(rank)]))
+    if axis[0] == 0 or axis != tuple(range(axis[0], rank)):
+        # Relax can't lower its own operator for other axes, nor for all of them.
+        return LOWERED["nn.rms_norm"](w, data, weight, axis=axis, epsilon=epsilon)
+    weight = w.full(1, shape[axis[0] :], w.dtype) if weight is None else weight
+    return w.call("nn.rms_norm", data, weight, list(axis), epsilon)
 
 
 def _by_channel(name: str) -> Lower:
@@ -75,8 +58,7 @@ def _by_channel(name: str) -> Lower:
         scale: bool, **groups: int,
     ) -> Any:  # fmt: skip
         affine = w.affine((w.shape_of(data)[axis],), gamma, beta, center, scale)
-        axes = _spatial(w.rank_of(data), axis)
-        return w.call(getattr(N, name), data, *affine, *groups.values(), axis, axes, epsilon)
+        return w.call(name, data, *affine, *groups.values(), axis, _spatial(w.rank_of(data), axis), epsilon)
 
     return write
 
@@ -89,39 +71,35 @@ def _spatial(rank: int, channel: int) -> list[int]:
 # ---------------------------------------------------------------- reading
 
 
-def _axes(call: Any, scope: RelaxScope) -> tuple[int, ...]:
+def _axes(r: RelaxCall) -> tuple[int, ...]:
     """The normalised axes. Unread if they are not in the order of those of the data."""
-    rank = tensor_type(call.args[0], scope).ndim
-    axes = tuple([axis % rank for axis in ints(call.attrs.axes)])
+    axes = tuple([axis % r.type().ndim for axis in r["axes"]])
     unread_unless(list(axes) == sorted(set(axes)))
     return axes
 
 
-def _read_affine(op: str, *others: str) -> RelaxLift:
-    def read(call: Any, scope: RelaxScope) -> Canon:
-        attrs = call.attrs
-        # Relax declares these flags, and its lowering does not heed them.
-        unread_unless(bool(attrs.center) and bool(attrs.scale))
-        axes = _axes(call, scope)
-        given = attributes(call, "epsilon", *others)
-        if op == "nn.layer_norm":
-            given["axis"] = axes
-        else:
-            shape = tensor_type(call.args[0], scope).shape
-            channel = int(attrs.channel_axis) % len(shape)
-            batch = 0 if channel else 1
-            # A batch of one may be normalised over as well.
-            kept = [axis for axis in axes if axis != batch or shape[batch] != 1]
-            unread_unless(kept == _spatial(len(shape), channel))
-            given["axis"] = channel
-        return Canon(op, tuple(call.args), given)
+def _read_axes(op: str) -> TvmLift:
+    return lambda r: same(op, given={"axis": _axes(r)})(r)
+
+
+def _read_layer_norm(r: RelaxCall) -> Canon:
+    # Relax declares these flags, and its lowering does not heed them.
+    unread_unless(r["center"] and r["scale"])
+    return _read_axes("nn.layer_norm")(r)
+
+
+def _read_by_channel(op: str) -> TvmLift:
+    def read(r: RelaxCall) -> Canon:
+        unread_unless(r["center"] and r["scale"])
+        shape = r.type().shape
+        channel = r["channel_axis"] % len(shape)
+        batch = 0 if channel else 1
+        # A batch of one may be normalised over as well.
+        kept = [axis for axis in _axes(r) if axis != batch or shape[batch] != 1]
+        unread_unless(kept == _spatial(len(shape), channel))
+        return same(op, given={"axis": channel})(r)
 
     return read
-
-
-def _read_rms_norm(call: Any, scope: RelaxScope) -> Canon:
-    attrs = {"axis": _axes(call, scope), "epsilon": float(call.attrs.epsilon)}
-    return Canon("nn.rms_norm", tuple(call.args), attrs)
 
 
 # ---------------------------------------------------------------- pooling
@@ -149,13 +127,11 @@ def _in_layout(count: int, pool: Lower) -> Lower:
 
 
 def _window(kind: str, count: int) -> Lower:
-    function = getattr(N, f"{kind}_pool{count}d")
-
     def pool(
         w: RelaxLowering, data: Any, layout: str, out: str, pool_size: tuple[int, ...], strides: tuple[int, ...],
         dilation: tuple[int, ...], padding: tuple[int, ...], ceil_mode: bool, count_include_pad: bool = False,
     ) -> Any:  # fmt: skip
-        call = partial(w.call, function, data, pool_size, strides)
+        call = partial(w.call, f"nn.{kind}_pool{count}d", data, pool_size, strides)
         if not ceil_mode:
             return call(padding, dilation, False, count_include_pad, layout)
         sizes = known([w.shape_of(data)[layout.index(letter)] for letter in spatial(count)])
@@ -191,19 +167,13 @@ def _shares(
     return shares
 
 
-_WINDOW: Final = ("pool_size", "strides", "dilation", "padding", "layout", "out_layout", "ceil_mode")
-
-
-def _read_window(kind: str, count: int) -> RelaxLift:
-    op = f"nn.{kind}_pool{count}d"
-
-    def read(call: Any, scope: RelaxScope) -> Canon:
-        given = attributes(call, *_WINDOW, *(("count_include_pad",) if kind == "avg" else ()))
-        if given.get("count_include_pad") and given["ceil_mode"]:
+def _read_window(op: str) -> TvmLift:
+    def read(r: RelaxCall) -> Canon:
+        canon = same(op)(r)
+        if canon.attrs.get("count_include_pad") and canon.attrs["ceil_mode"]:
             # Torch doesn't count what is beyond the padding. Where there is none, both agree.
-            down = infer(TABLE[op], [tensor_type(call.args[0], scope)], {**given, "ceil_mode": False})
-            unread_unless(down == tensor_type(call, scope))
-        return Canon(op, tuple(call.args), given)
+            unread_unless(infer(TABLE[op], [r.type()], {**canon.attrs, "ceil_mode": False}) == r.result)
+        return canon
 
     return read
 
@@ -218,10 +188,8 @@ def _output_size(w: RelaxLowering, data: Any, layout: str, wanted: Sequence[int 
 
 
 def _adaptive_avg(count: int) -> Lower:
-    function = getattr(N, f"adaptive_avg_pool{count}d")
-
     def pool(w: RelaxLowering, data: Any, layout: str, out: str, output_size: tuple[int | None, ...]) -> Any:
-        return w.call(function, data, _output_size(w, data, layout, output_size), layout)
+        return w.call(f"nn.adaptive_avg_pool{count}d", data, _output_size(w, data, layout, output_size), layout)
 
     return _in_layout(count, pool)
 
@@ -233,33 +201,20 @@ def _adaptive_max(count: int) -> Lower:
     return _in_layout(count, pool)
 
 
-def _read_adaptive(count: int) -> RelaxLift:
-    def read(call: Any, scope: RelaxScope) -> Canon:
-        given = attributes(call, "output_size", "layout", "out_layout")
-        given["output_size"] = given["output_size"] or (None,) * count
-        return Canon(f"nn.adaptive_avg_pool{count}d", tuple(call.args), given)
-
-    return read
+def _read_adaptive(count: int) -> TvmLift:
+    op = f"nn.adaptive_avg_pool{count}d"
+    return lambda r: same(op, given={"output_size": r["output_size"] or (None,) * count})(r)
 
 
-WRITE: Final[Mapping[str, Lower]] = {
-    "nn.batch_norm": _batch_norm,
-    "nn.layer_norm": _layer_norm,
-    "nn.rms_norm": _rms_norm,
-    "nn.group_norm": _by_channel("group_norm"),
-    "nn.instance_norm": _by_channel("instance_norm"),
-    **{f"nn.{kind}_pool{n}d": _window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
-    **{f"nn.adaptive_avg_pool{n}d": _adaptive_avg(n) for n in _COUNTS},
-    **{f"nn.adaptive_max_pool{n}d": _adaptive_max(n) for n in _COUNTS},
-}
-
-READ: Final[Mapping[str, RelaxLift]] = {
-    "relax.nn.layer_norm": _read_affine("nn.layer_norm"),
-    "relax.nn.group_norm": _read_affine("nn.group_norm", "num_groups"),
-    "relax.nn.instance_norm": _read_affine("nn.instance_norm"),
-    "relax.nn.rms_norm": _read_rms_norm,
-    **{f"relax.nn.{kind}_pool{n}d": _read_window(kind, n) for kind in ("max", "avg") for n in _COUNTS},
-    **{f"relax.nn.adaptive_avg_pool{n}d": _read_adaptive(n) for n in _COUNTS},
-}
-
-FIELDS: Final[Mapping[str, FieldReader]] = {"relax.nn.batch_norm": _read_batch_norm}
+ROWS: Final = (
+    TvmRow("nn.batch_norm", _batch_norm, fields={"nn.batch_norm": _read_batch_norm}),
+    row("nn.layer_norm", write=_layer_norm, read=_read_layer_norm),
+    row("nn.rms_norm", write=_rms_norm, read=_read_axes("nn.rms_norm")),
+    *[row(op, write=_by_channel(op), read=_read_by_channel(op)) for op in ("nn.group_norm", "nn.instance_norm")],
+    *[
+        row(op, write=_window(kind, n), read=_read_window(op))
+        for kind in ("max", "avg") for n in _COUNTS for op in [f"nn.{kind}_pool{n}d"]
+    ],
+    *[row(f"nn.adaptive_avg_pool{n}d", write=_adaptive_avg(n), read=_read_adaptive(n)) for n in _COUNTS],
+    *[TvmRow(f"nn.adaptive_max_pool{n}d", _adaptive_max(n)) for n in _COUNTS],
+)  # fmt: skip

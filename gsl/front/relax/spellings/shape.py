@@ -7,65 +7,42 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-import numpy as np
 from tvm import ir, relax, tirx
 
 from gsl.front.core.lower import Lower
-from gsl.front.relax.spellings.table import (
-    RelaxLift,
-    RelaxLowering,
-    RelaxScope,
-    dims,
-    dtype_name,
-    ints,
-    is_float,
-    number,
-    plain,
-    produced,
-    spread,
-    tensor_type,
-    tensors,
-    unread_unless,
-)
+from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering, number
 from gsl.front.tree import Canon, LiteralOperand
+from gsl.front.tvm.spellings import TvmLift, TvmRow, is_float, row, same, unread_unless
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
 from gsl.spec.normalise import is_number
 
-R = relax.op
-
 # ---------------------------------------------------------------- joining and splitting
 
 
-def _same_dtype(w: RelaxLowering, data: Any) -> Any:
-    """The tensors in the dtype of the result."""
-    return spread([w.cast(x, w.dtype) for x in data]) if isinstance(data, (tuple, list)) else data
+def _join(op: str, name: str) -> TvmRow:
+    def read(r: RelaxCall) -> Canon:
+        unread_unless(r["axis"] is not None)
+        return Canon(op, (r.tensors(),), {"axis": r["axis"]})
 
-
-def _read_join(op: str) -> RelaxLift:
-    def read(call: Any, scope: RelaxScope) -> Canon:
-        unread_unless(call.attrs.axis is not None)
-        return Canon(op, (tensors(call.args[0]),), {"axis": int(call.attrs.axis)})
-
-    return read
+    return row(op, name, write=lambda w, data, axis: w.call(name, w.each(data), axis), read=read)
 
 
 def _split(w: RelaxLowering, data: Any, indices_or_sections: Any, axis: int) -> Any:
     """Relax cuts at numbers only: where a cut is a symbolic size, the parts are slices."""
     if isinstance(indices_or_sections, int):
-        return w.call(R.split, data, indices_or_sections, axis)
+        return w.call("split", data, indices_or_sections, axis)
     if all(isinstance(cut, int) for cut in indices_or_sections):
-        return w.call(R.split, data, list(indices_or_sections), axis)
+        return w.call("split", data, list(indices_or_sections), axis)
     cuts = [0, *w.prims(indices_or_sections), w.target.prim(w.shape_of(data)[axis])]
-    return relax.Tuple([w.call(R.strided_slice, data, [axis], [low], [high]) for low, high in pairwise(cuts)])
+    return relax.Tuple([w.call("strided_slice", data, [axis], [low], [high]) for low, high in pairwise(cuts)])
 
 
-def _read_split(call: Any, scope: RelaxScope) -> Canon:
-    cuts = call.attrs.indices_or_sections
-    places: int | tuple[Dim, ...]
-    places = int(cuts) if isinstance(cuts, tirx.IntImm) else tuple([scope.dim(cut) for cut in cuts])
-    return Canon("split", (call.args[0],), {"indices_or_sections": places, "axis": int(call.attrs.axis)})
+def _read_split(r: RelaxCall) -> Canon:
+    cuts = r["indices_or_sections"]
+    places = cuts if isinstance(cuts, int) else tuple([r.scope.dim(cut) for cut in cuts])
+    return Canon("split", (r.x,), {"indices_or_sections": places, "axis": r["axis"]})
 
 
 # ---------------------------------------------------------------- shapes
@@ -73,45 +50,41 @@ def _read_split(call: Any, scope: RelaxScope) -> Canon:
 
 def _reshape(w: RelaxLowering, data: Any, *like: Any, **attrs: Any) -> Any:
     """Whatever the attributes, the elements in the shape of the result."""
-    return w.call(R.reshape, data, relax.ShapeExpr(w.prims(w.shape)))
+    return w.call("reshape", data, w.sizes(w.shape))
 
 
-def _read_reshape(call: Any, scope: RelaxScope) -> Canon:
+def _read_reshape(r: RelaxCall) -> Canon:
     # Relax resolves the codes 0 and -1 when it makes the call.
-    return Canon("reshape", (call.args[0],), {"newshape": dims(call.args[1], scope)})
+    return Canon("reshape", (r.x,), {"newshape": r.dims(1)})
 
 
-def _read_flatten(call: Any, scope: RelaxScope) -> Canon:
-    return Canon("reshape", (call.args[0],), {"newshape": tensor_type(call, scope).shape})
+def _read_flatten(r: RelaxCall) -> Canon:
+    return Canon("reshape", (r.x,), {"newshape": r.result.shape})
 
 
-def _read_expand_dims(call: Any, scope: RelaxScope) -> Canon:
-    rank = tensor_type(call, scope).ndim
-    axes = sorted(axis % rank for axis in ints(call.attrs.axis))
+def _expand_dims(w: RelaxLowering, data: Any, axis: int, num_newaxis: int) -> Any:
+    return w.call("expand_dims", data, list(range(axis, axis + num_newaxis)))
+
+
+def _read_expand_dims(r: RelaxCall) -> Canon:
+    axes = sorted(axis % r.result.ndim for axis in r["axis"])
     unread_unless(bool(axes))
     if axes == list(range(axes[0], axes[0] + len(axes))):
-        return Canon("expand_dims", (call.args[0],), {"axis": axes[0], "num_newaxis": len(axes)})
-    return Canon("reshape", (call.args[0],), {"newshape": tensor_type(call, scope).shape})
+        return Canon("expand_dims", (r.x,), {"axis": axes[0], "num_newaxis": len(axes)})
+    return _read_flatten(r)
 
 
 def _squeeze(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
     own = w.shape_of(data)
     if any(own[place] != 1 for place in axis):
         raise ValueError("Relax squeezes only axes whose size is known to be 1")
-    return w.call(R.squeeze, data, list(axis)) if axis else data
+    return w.call("squeeze", data, list(axis)) if axis else data
 
 
 def _reverse(w: RelaxLowering, data: Any, axis: tuple[int, ...]) -> Any:
     for place in axis:
-        data = w.call(R.flip, data, place)
+        data = w.call("flip", data, place)
     return data
-
-
-# ---------------------------------------------------------------- copies
-
-
-def _read_broadcast_to(call: Any, scope: RelaxScope) -> Canon:
-    return Canon("broadcast_to", (call.args[0],), {"shape": dims(call.args[1], scope)})
 
 
 # ---------------------------------------------------------------- padding and layouts
@@ -128,18 +101,18 @@ def _pad(w: RelaxLowering, data: Any, pad_width: Any, pad_value: Any, pad_mode: 
             raise ValueError(f"Relax doesn't crop when padding with {pad_mode!r}")
         data = w.write("strided_slice", data, begin=tuple(begin), end=tuple(ends))
         flat = [max(width, 0) for width in flat]
-    return w.call(R.nn.pad, data, flat, _PAD_MODES[pad_mode], float(pad_value))
+    return w.call("nn.pad", data, flat, _PAD_MODES[pad_mode], float(pad_value))
 
 
-def _read_pad(call: Any, scope: RelaxScope) -> Canon:
-    flat = ints(call.attrs.pad_width)
+def _read_pad(r: RelaxCall) -> Canon:
+    flat = r["pad_width"]
     modes = {theirs: own for own, theirs in _PAD_MODES.items()}
-    mode = str(call.attrs.pad_mode)
-    unread_unless(mode in modes and min(flat, default=0) >= 0)
+    unread_unless(r["pad_mode"] in modes and min(flat, default=0) >= 0)
+    mode, value = modes[r["pad_mode"]], float(r["pad_value"])
+    unread_unless(mode != "constant" or is_float(r.result.dtype) or value.is_integer())
+    given = {"pad_value": value} if mode == "constant" else {}
     pairs = tuple(zip(flat[::2], flat[1::2], strict=True))
-    value = {"pad_value": float(call.attrs.pad_value)} if mode == "constant" else {}
-    unread_unless(is_float(tensor_type(call, scope).dtype) or value.get("pad_value", 0.0).is_integer())
-    return Canon("nn.pad", (call.args[0],), {"pad_width": pairs, "pad_mode": modes[mode], **value})
+    return Canon("nn.pad", (r.x,), {"pad_width": pairs, "pad_mode": mode, **given})
 
 
 # ---------------------------------------------------------------- slices
@@ -148,21 +121,14 @@ def _read_pad(call: Any, scope: RelaxScope) -> Canon:
 def _strided_slice(w: RelaxLowering, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
     if not axes:
         return data
-    places = [relax.Tuple([_prim(w, item) for item in items]) for items in (axes, begin, end, strides)]
-    return w.call(R.strided_slice, data, *places)
+    places = [relax.Tuple(list(map(relax.prim_value, w.prims(items)))) for items in (axes, begin, end, strides)]
+    return w.call("strided_slice", data, *places)
 
 
-def _prim(w: RelaxLowering, value: Any) -> Any:
-    return relax.prim_value(w.target.prim(value))
-
-
-def _read_strided_slice(call: Any, scope: RelaxScope) -> Canon:
-    unread_unless(not call.attrs.assume_inbound)
-    data, axes, begin, end, *rest = call.args
-    attrs = {"axes": dims(axes, scope), "begin": dims(begin, scope), "end": dims(end, scope)}
-    if rest:
-        attrs["strides"] = dims(rest[0], scope)
-    return Canon("strided_slice", (data,), attrs)
+def _read_strided_slice(r: RelaxCall) -> Canon:
+    unread_unless(not r["assume_inbound"])
+    names = ("axes", "begin", "end", "strides")[: len(r.operands) - 1]
+    return Canon("strided_slice", (r.x,), {name: r.dims(place) for place, name in enumerate(names, 1)})
 
 
 # ---------------------------------------------------------------- lookups
@@ -170,47 +136,53 @@ def _read_strided_slice(call: Any, scope: RelaxScope) -> Canon:
 
 def _take(w: RelaxLowering, data: Any, indices: Any, axis: int | None) -> Any:
     if axis is None:
-        data, axis = w.reshape(data, (int(np.prod(w.sizes_of(data))),)), 0
+        data, axis = w.reshape(data, (math.prod(w.sizes_of(data)),)), 0
     if is_number(indices):
         indices = relax.const(indices + w.sizes_of(data)[axis] if indices < 0 else indices, "int64")
-    return w.call(R.take, data, indices, axis)
+    return w.call("take", data, indices, axis)
 
 
-def _read_take(call: Any, scope: RelaxScope) -> Canon:
-    data, indices = call.args
+def _read_take(r: RelaxCall) -> Canon:
+    data, indices = r.operands
     # The other modes say what places outside of the axis stand for.
-    unread_unless(str(call.attrs.mode) == "fast")
-    unread_unless("int" in tensor_type(indices, scope).dtype)
-    axis = None if call.attrs.axis is None else int(call.attrs.axis)
-    place = produced(indices, scope)
+    unread_unless(r["mode"] == "fast" and "int" in r.type(1).dtype)
+    place = r.produced(indices)
     if isinstance(place, ir.GenericConst) and not place.value.shape:
         indices = LiteralOperand(int(place.value.numpy()))
-    return Canon("take", (data, indices), {"axis": axis})
+    return Canon("take", (data, indices), {"axis": r["axis"]})
 
 
 def _scatter(w: RelaxLowering, data: Any, indices: Any, updates: Any, axis: int) -> Any:
     own = w.shape_of(indices)
     if w.shape_of(updates) != own:
         updates = w.write("strided_slice", updates, begin=(0,) * len(own), end=own)
-    return w.call(R.scatter_elements, data, indices, updates, axis)
+    return w.call("scatter_elements", data, indices, updates, axis)
 
 
-def _read_scatter(call: Any, scope: RelaxScope) -> Canon:
-    unread_unless(str(call.attrs.reduction) == "update")
-    return Canon("scatter", tuple(call.args), {"axis": int(call.attrs.axis)})
+def _read_scatter(r: RelaxCall) -> Canon:
+    unread_unless(r["reduction"] == "update")
+    return same("scatter")(r)
 
 
 # ---------------------------------------------------------------- diagonals
 
 
-def _read_trilu(upper: bool) -> RelaxLift:
-    return lambda call, scope: Canon("trilu", (call.args[0],), {"k": number(call.args[1]), "upper": upper})
+def _trilu(w: RelaxLowering, data: Any, k: int, upper: bool) -> Any:
+    return w.call("triu" if upper else "tril", data, k)
+
+
+def _read_trilu(upper: bool) -> TvmLift:
+    return lambda r: Canon("trilu", (r.x,), {"k": r.number(1), "upper": upper})
+
 
 # ---------------------------------------------------------------- tensors of nothing but attributes, or like others
 
 
-def _constant(function: Any) -> Lower:
-    return lambda w, shape, dtype: w.call(function, relax.ShapeExpr(w.prims(shape)), dtype)
+def _constant(op: str) -> TvmRow:
+    def read(r: RelaxCall) -> Canon:
+        return Canon(op, (), {"shape": r.dims(0), "dtype": r.result.dtype})
+
+    return row(op, write=lambda w, shape, dtype: w.call(op, w.sizes(shape), dtype), read=read)
 
 
 def _filled(w: RelaxLowering, value: Any, shape: Sequence[Dim]) -> Any:
@@ -218,32 +190,23 @@ def _filled(w: RelaxLowering, value: Any, shape: Sequence[Dim]) -> Any:
     if is_number(value):
         return w.full(value, shape, w.dtype)
     scalar = w.reshape(w.cast(value, w.dtype), ())
-    return w.call(R.broadcast_to, scalar, w.prims(shape))
+    return w.call("broadcast_to", scalar, w.prims(shape))
 
 
 def _full(w: RelaxLowering, value: Any, shape: Sequence[Dim], dtype: str) -> Any:
     if is_number(value) and math.isfinite(value):
-        return w.call(R.full, relax.ShapeExpr(w.prims(shape)), w.cast(value, w.dtype), dtype or None)
+        return w.call("full", w.sizes(shape), w.cast(value, w.dtype), dtype or None)
     return _filled(w, value, shape)
 
 
-def _read_constant(op: str) -> RelaxLift:
-    def read(call: Any, scope: RelaxScope) -> Canon:
-        shape = dims(call.args[0], scope)
-        return Canon(op, (), {"shape": shape, "dtype": tensor_type(call, scope).dtype})
-
-    return read
+def _read_full(r: RelaxCall) -> Canon:
+    return Canon("full", (r.operands[1],), {"shape": r.dims(0), "dtype": r["dtype"]})
 
 
-def _read_full(call: Any, scope: RelaxScope) -> Canon:
-    shape, value = call.args
-    attrs = {"shape": dims(shape, scope), "dtype": dtype_name(call.attrs.dtype)}
-    return Canon("full", (value,), attrs)
-
-
-def _read_like(op: str, arity: int) -> RelaxLift:
-    """The dtype is the operand's, which the type of the reading tells."""
-    return lambda call, scope: Canon(op, tuple(call.args[:arity]))
+def _like(op: str, write: Lower | None = None) -> TvmRow:
+    """The row of an operator whose dtype is that of the operand, as the type of the reading tells."""
+    count = len(TABLE[op].operands)
+    return row(op, write=write, read=lambda r: Canon(op, r.operands[:count]))
 
 
 def _arange(w: RelaxLowering, start: Any, stop: Any, step: Any, dtype: str) -> Any:
@@ -255,81 +218,45 @@ def _arange(w: RelaxLowering, start: Any, stop: Any, step: Any, dtype: str) -> A
         # Relax miscounts those that go down.
         found = evaluate(TABLE["arange"], (), {"start": start, "stop": stop, "step": step, "dtype": dtype})
         return relax.const(found.tolist(), dtype)
-    return w.call(R.arange, *bounds, dtype)
+    return w.call("arange", *bounds, dtype)
 
 
-def _read_arange(call: Any, scope: RelaxScope) -> Canon:
-    bounds = [_bound(arg, scope) for arg in call.args]
-    dtype = dtype_name(call.attrs.dtype)
+def _read_arange(r: RelaxCall) -> Canon:
+    bounds = [number(arg) if isinstance(arg, (tirx.IntImm, tirx.FloatImm)) else r.scope.dim(arg) for arg in r.operands]
     # Of floats, integers are not counted: they are truncated at every step.
-    unread_unless("float" in dtype or not any(isinstance(bound, float) for bound in bounds))
-    return Canon("arange", (), {**dict(zip(("start", "stop", "step"), bounds, strict=True)), "dtype": dtype})
-
-
-def _bound(arg: Any, scope: RelaxScope) -> Any:
-    return number(arg) if isinstance(arg, (tirx.IntImm, tirx.FloatImm)) else scope.dim(arg)
+    unread_unless("float" in r["dtype"] or not any(isinstance(bound, float) for bound in bounds))
+    return Canon("arange", (), {**dict(zip(("start", "stop", "step"), bounds, strict=True)), "dtype": r["dtype"]})
 
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {"relax.take": frozenset()}
 """A reading looks for an index that is written in the program."""
 
 
-WRITE: Final[Mapping[str, Lower]] = {
-    "zeros": _constant(R.zeros),
-    "ones": _constant(R.ones),
-    "full": _full,
-    "zeros_like": lambda w, x: w.call(R.zeros_like, x),
-    "ones_like": lambda w, x: w.call(R.ones_like, x),
-    "full_like": lambda w, x, value: _filled(w, value, w.shape),
-    "arange": _arange,
-    "concatenate": lambda w, data, axis: w.call(R.concat, _same_dtype(w, data), axis),
-    "stack": lambda w, data, axis: w.call(R.stack, _same_dtype(w, data), axis),
-    "split": _split,
-    "reshape": _reshape,
-    "reshape_like": _reshape,
-    "transpose": lambda w, data, axes: w.call(R.permute_dims, data, list(axes)),
-    "expand_dims": lambda w, data, axis, num_newaxis: w.call(
-        R.expand_dims, data, list(range(axis, axis + num_newaxis))
-    ),
-    "squeeze": _squeeze,
-    "reverse": _reverse,
-    "broadcast_to": lambda w, data, shape: w.call(R.broadcast_to, data, w.prims(w.shape)),
-    "repeat": lambda w, data, repeats, axis: w.call(R.repeat, data, repeats, axis),
-    "tile": lambda w, data, reps: w.call(R.tile, data, list(reps)),
-    "nn.pad": _pad,
-    "strided_slice": _strided_slice,
-    "take": _take,
-    "gather": lambda w, data, indices, axis: w.call(R.gather_elements, data, indices, axis),
-    "scatter": _scatter,
-    "trilu": lambda w, data, k, upper: w.call(R.triu if upper else R.tril, data, k),
-}
-
-READ: Final[Mapping[str, RelaxLift]] = {
-    "relax.zeros": _read_constant("zeros"),
-    "relax.ones": _read_constant("ones"),
-    "relax.full": _read_full,
-    "relax.zeros_like": _read_like("zeros_like", 1),
-    "relax.ones_like": _read_like("ones_like", 1),
-    "relax.full_like": _read_like("full_like", 2),
-    "relax.arange": _read_arange,
-    "relax.concat": _read_join("concatenate"),
-    "relax.stack": _read_join("stack"),
-    "relax.split": _read_split,
-    "relax.reshape": _read_reshape,
-    "relax.flatten": _read_flatten,
-    "relax.nn.batch_flatten": _read_flatten,
-    "relax.permute_dims": plain("transpose", 1, "axes"),
-    "relax.expand_dims": _read_expand_dims,
-    "relax.squeeze": plain("squeeze", 1, "axis"),
-    "relax.flip": plain("reverse", 1, "axis"),
-    "relax.broadcast_to": _read_broadcast_to,
-    "relax.repeat": plain("repeat", 1, "repeats", "axis"),
-    "relax.tile": plain("tile", 1, reps="repeats"),
-    "relax.nn.pad": _read_pad,
-    "relax.strided_slice": _read_strided_slice,
-    "relax.take": _read_take,
-    "relax.gather_elements": plain("gather", 2, axis="axis"),
-    "relax.scatter_elements": _read_scatter,
-    "relax.tril": _read_trilu(upper=False),
-    "relax.triu": _read_trilu(upper=True),
-}
+ROWS: Final = (
+    *map(_constant, ("zeros", "ones")),
+    row("full", write=_full, read=_read_full),
+    *map(_like, ("zeros_like", "ones_like")),
+    _like("full_like", lambda w, x, value: _filled(w, value, w.shape)),
+    row("arange", write=_arange, read=_read_arange),
+    _join("concatenate", "concat"),
+    _join("stack", "stack"),
+    row("split", write=_split, read=_read_split),
+    TvmRow("reshape", _reshape, {
+        "reshape": _read_reshape, "flatten": _read_flatten, "nn.batch_flatten": _read_flatten,
+    }),
+    TvmRow("reshape_like", _reshape),
+    row("transpose", "permute_dims"),
+    row("expand_dims", write=_expand_dims, read=_read_expand_dims),
+    row("squeeze", write=_squeeze),
+    row("reverse", "flip", write=_reverse),
+    row("broadcast_to", write=lambda w, data, shape: w.call("broadcast_to", data, w.prims(w.shape)),
+        read=lambda r: Canon("broadcast_to", (r.x,), {"shape": r.dims(1)})),
+    row("repeat"),
+    row("tile", reps="repeats"),
+    row("nn.pad", write=_pad, read=_read_pad),
+    row("strided_slice", write=_strided_slice, read=_read_strided_slice),
+    row("take", write=_take, read=_read_take),
+    row("gather", "gather_elements"),
+    row("scatter", "scatter_elements", write=_scatter, read=_read_scatter),
+    TvmRow("trilu", _trilu, {"tril": _read_trilu(upper=False), "triu": _read_trilu(upper=True)}),
+)  # fmt: skip

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from tvm import ir, relax, tirx
+from tvm import relax, tirx
 from tvm.relax.expr import _update_type
 
 from gsl.front.core.infer import require_finite, shortest
-from gsl.front.core.lower import Lowering
-from gsl.front.tree import Canon, type_of_reading
+from gsl.front.tree import Canon
+from gsl.front.tvm.spellings import TvmCall, TvmLowering, function, is_float, unread_unless
 from gsl.graph import Dim, TensorType, Type
 from gsl.spec.normalise import is_number
 
@@ -46,42 +46,39 @@ class RelaxScope(Protocol):
         """A builder that knows that the symbolic sizes of the function are not negative."""
 
 
-RelaxLift = Callable[[Any, RelaxScope], Canon]
-"""Reads a call; raises Unread where it is not exactly a canonical one."""
+class RelaxCall(TvmCall):
+    """A call of Relax that is to be read."""
 
-FieldReader = Callable[[Any, int, RelaxScope], Canon]
-"""Reads one field of a call with several results."""
+    def number(self, position: int) -> bool | int | float:
+        """An immediate, as it stands among the arguments, as a Python number."""
+        return number(self.operands[position])
 
+    def dims(self, position: int) -> tuple[Dim, ...]:
+        """The sizes of a shape or a tuple of sizes; Unread where they are not written out."""
+        shape = self.operands[position]
+        if isinstance(shape, relax.Var):
+            shape = self.scope.lookup(shape)
+        if isinstance(shape, relax.ShapeExpr):
+            return tuple([self.scope.dim(size) for size in shape.values])
+        unread_unless(isinstance(shape, relax.Tuple))
+        return tuple([self.scope.dim(size) for size in shape.fields])
 
-class RelaxUnread(Exception):
-    """The call is not exactly a canonical one."""
+    def tensors(self) -> Any:
+        """A list of tensors as the first argument: the tuple of them, or a variable that is one."""
+        return Canon("tuple", tuple(self.x.fields)) if isinstance(self.x, relax.Tuple) else self.x
 
-
-def unread_unless(condition: bool) -> None:
-    """End the reading unless it is exact."""
-    if not condition:
-        raise RelaxUnread
-
-
-# Attributes and arguments
-
-
-def ints(value: Any) -> tuple[int, ...]:
-    """A list of numbers among the attributes."""
-    return tuple([int(item) for item in value])
-
-
-def optional_ints(value: Any) -> tuple[int, ...] | None:
-    return None if value is None else ints(value)
-
-
-def dtype_name(value: Any) -> str:
-    """The name of a dtype, "" for none."""
-    return "" if value is None else str(value)
+    def produced(self, expr: Any) -> Any:
+        """The expression that computes a value, looked up through variables."""
+        while isinstance(expr, relax.Var):
+            bound = self.scope.lookup(expr)
+            if bound is None:
+                return expr
+            expr = bound
+        return expr
 
 
 def number(value: Any) -> bool | int | float:
-    """An immediate, as it stands among the arguments, as a Python number."""
+    """An immediate as a Python number; Unread for anything else."""
     unread_unless(isinstance(value, (tirx.IntImm, tirx.FloatImm)))
     dtype = str(value.ty.dtype)
     if dtype == "bool":
@@ -91,102 +88,28 @@ def number(value: Any) -> bool | int | float:
     return shortest(value.value) if dtype == "float32" else float(value.value)
 
 
-def dims(shape: Any, scope: RelaxScope) -> tuple[Dim, ...]:
-    """The sizes of a shape or a tuple of sizes; Unread where they are not written out."""
-    if isinstance(shape, relax.Var):
-        shape = scope.lookup(shape)
-    if isinstance(shape, relax.ShapeExpr):
-        return tuple([scope.dim(size) for size in shape.values])
-    unread_unless(isinstance(shape, relax.Tuple))
-    return tuple([scope.dim(size) for size in shape.fields])
-
-
-def tensors(value: Any) -> Any:
-    """A list of tensors: the tuple of them, or a variable that is one."""
-    return Canon("tuple", tuple(value.fields)) if isinstance(value, relax.Tuple) else value
-
-
-def produced(expr: Any, scope: RelaxScope) -> Any:
-    """The expression that computes a value, looked up through variables."""
-    while isinstance(expr, relax.Var):
-        bound = scope.lookup(expr)
-        if bound is None:
-            return expr
-        expr = bound
-    return expr
-
-
-def tensor_type(expr: Any, scope: RelaxScope) -> TensorType:
-    """The type of a tensor; Unread where it is not known."""
-    found = scope.type_of(expr)
-    if not isinstance(found, TensorType):
-        raise RelaxUnread
-    return found
-
-
-def is_call(expr: Any, *names: str) -> bool:
-    """True for a call of one of these operators."""
-    return isinstance(expr, relax.Call) and isinstance(expr.op, ir.Op) and expr.op.name in names
-
-
-# Readers of calls whose arguments and attributes are those of a canonical operator
-
-def plain(op: str, arity: int, *names: str, **renamed: str) -> RelaxLift:
-    """The reader of a call with ``arity`` tensors, and attributes of the same names or of others in Relax."""
-
-    def read(call: Any, scope: RelaxScope) -> Canon:
-        unread_unless(len(call.args) == arity)
-        return Canon(op, tuple(call.args), attributes(call, *names, **renamed))
-
-    return read
-
-
-def attributes(call: Any, *names: str, **renamed: str) -> dict[str, Any]:
-    """Attributes as Python values: numbers, strings, ``None``, tuples of ints, and the names of dtypes."""
-    return {own: _attribute(call.attrs, theirs) for own, theirs in {**dict(zip(names, names)), **renamed}.items()}
-
-
-def _attribute(attrs: Any, name: str) -> Any:
-    value = getattr(attrs, name)
-    if name.endswith("dtype"):
-        return dtype_name(value)
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    return str(value) if isinstance(value, str) else ints(value)
-
-
-# Types
-
-
-def _leaf_type(leaf: Any, scope: RelaxScope) -> Type | None:
+def leaf_type(leaf: Any, scope: RelaxScope) -> Type | None:
+    """The type of a leaf of a reading."""
     if not isinstance(leaf, Reshaped):
         return scope.type_of(leaf)
     found = scope.type_of(leaf.constant)
     return TensorType(leaf.shape, found.dtype) if isinstance(found, TensorType) else None
 
 
-def checked(tree: Canon, wanted: Type | None, scope: RelaxScope) -> Canon | None:
-    """The reading if it has the type of the expression that was read, which has to be known; otherwise none."""
-    if wanted is None:
-        return None
-    try:
-        return tree if type_of_reading(tree, lambda leaf: _leaf_type(leaf, scope)) == wanted else None
-    except ValueError:
-        return None
-
-
 # ---------------------------------------------------------------- writing
 
 
-class RelaxLowering(Lowering[RelaxScope]):
-    """The writing of one canonical call: its type, and the means to build an expression whose parts have types."""
+class RelaxLowering(TvmLowering[RelaxScope]):
+    """The writing of one canonical call, as an expression whose parts have types."""
 
     framework = "Relax"
+    functions = relax.op
 
-    def call(self, function: Callable[..., Any], *args: Any, **attrs: Any) -> Any:
+    def call(self, name: str, *args: Any, **attrs: Any) -> Any:
         """A call of a function of ``relax.op``, with its type. ValueError with Relax's reason if it is ill-typed."""
+        given = {key: list(value) if isinstance(value, tuple) else value for key, value in attrs.items()}
         try:
-            expr = function(*args, **attrs)
+            expr = function(self.functions, name)(*args, **given)
             _update_type(expr, expr.op.get_attr("FInferType")(expr, self.target.builder))
         except (TypeError, ValueError, RuntimeError) as error:
             raise ValueError(str(error).strip().splitlines()[0]) from None
@@ -206,7 +129,7 @@ class RelaxLowering(Lowering[RelaxScope]):
                 raise ValueError(f"{value} is not a number of {dtype}") from None
             require_finite(value, float(made.value.numpy()), dtype)
             return made
-        return value if self.dtype_of(value) == dtype else self.call(relax.op.astype, value, dtype)
+        return value if self.dtype_of(value) == dtype else self.call("astype", value, dtype)
 
     def tensor(self, value: Any, dtype: str) -> Any:
         """An array of numpy as a tensor."""
@@ -216,17 +139,17 @@ class RelaxLowering(Lowering[RelaxScope]):
         """Dimensions as sizes of Relax."""
         return [self.target.prim(size) for size in shape]
 
+    def sizes(self, shape: Sequence[Dim]) -> Any:
+        """Dimensions as an expression."""
+        return relax.ShapeExpr(self.prims(shape))
+
     def reshape(self, expr: Any, shape: Sequence[Dim]) -> Any:
         """The same elements with another shape."""
-        if self.shape_of(expr) == tuple(shape):
-            return expr
-        return self.call(relax.op.reshape, expr, relax.ShapeExpr(self.prims(shape)))
+        return expr if self.shape_of(expr) == tuple(shape) else self.call("reshape", expr, self.sizes(shape))
 
     def permute(self, expr: Any, axes: Sequence[int]) -> Any:
         """The axes in another order."""
-        if list(axes) == list(range(len(axes))):
-            return expr
-        return self.call(relax.op.permute_dims, expr, list(axes))
+        return expr if list(axes) == list(range(len(axes))) else self.call("permute_dims", expr, list(axes))
 
     def along(self, vector: Any, rank: int, axis: int) -> Any:
         """A tensor of one axis, to be broadcast along all axes of a tensor but this one."""
@@ -237,16 +160,15 @@ class RelaxLowering(Lowering[RelaxScope]):
 
     def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
         """A tensor filled with a number."""
-        sizes = relax.ShapeExpr(self.prims(shape))
         number = self.cast(value, dtype)
         if math.isfinite(value):
-            return self.call(relax.op.full, sizes, number, dtype)
+            return self.call("full", self.sizes(shape), number, dtype)
         # Relax can't lower the filling with an infinity.
-        return self.call(relax.op.broadcast_to, number, sizes)
+        return self.call("broadcast_to", number, self.sizes(shape))
 
-
-def is_float(dtype: str) -> bool:
-    return "float" in dtype
+    def each(self, data: Any) -> Any:
+        """The tensors of a tuple in the dtype of the result."""
+        return spread(super().each(data))
 
 
 def spread(operands: Any) -> Any:

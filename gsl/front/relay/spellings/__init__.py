@@ -8,79 +8,48 @@ NaN, so a reading does not either.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
-from tvm import relay
 from tvm.ir import Op
 
 from gsl.front.core.infer import refined
-from gsl.front.core.lower import LoweringTarget
+from gsl.front.core.lower import LOWERED, Lower, LoweringTarget, lower
 from gsl.front.relay.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.relay.spellings.table import (
-    RelayCall,
-    RelayLift,
-    RelayLowering,
-    RelayRow,
-    RelayUnreadError,
-    name_of,
-)
-from gsl.front.tree import Canon, compose, type_of_reading
-from gsl.graph import TupleType, Type
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, RelayTarget, name_of, with_literals
+from gsl.front.tree import Canon
+from gsl.front.tvm.spellings import field_of, readers, reading
 from gsl.spec import packed
 
-_FAMILIES: Final[tuple[Any, ...]] = (elementwise, linear, norm, shape, reduce)
+ROWS: Final = (*elementwise.ROWS, *linear.ROWS, *norm.ROWS, *shape.ROWS, *reduce.ROWS)
 
-ROWS: Final[Mapping[str, RelayRow]] = {row.op: row for family in _FAMILIES for row in family.ROWS}
-"""The rows by canonical operator."""
+READERS, FIELD_READERS = readers(ROWS)
+WRITERS: Final[Mapping[str, Lower]] = {**LOWERED, **{row.op: row.write for row in ROWS}}
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {**linear.LOOKS_AT, **reduce.LOOKS_AT}
 """The operators whose readings depend on what computes the operands, with the operators at which they look there."""
 
-
-# ---------------------------------------------------------------- reading
-
-
-CALLS: Final[dict[str, RelayLift]] = {name: reader for row in ROWS.values() for name, reader in row.read.items()}
-FIELDS: Final[dict[tuple[str, int], RelayLift]] = {
-    place: reader for row in ROWS.values() for place, reader in row.fields.items()
-}
+MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
+"""The operators that Relay can't say, with the reason."""
 
 
 def read(call: Any, scope: LoweringTarget) -> Canon | None:
     """The canonical reading of a call; its leaves are expressions of Relay's. ``None``: there is no exact one."""
-    callee = call.op
-    reader = CALLS.get(name_of(callee)) if isinstance(callee, Op) else None
-    return None if reader is None else _read(reader, call, scope, scope.type_of(call))
+    reader = READERS.get(name_of(call.op)) if isinstance(call.op, Op) else None
+    if reader is None:
+        return None
+    own = partial(reader, RelayCall(call, scope))
+    return reading(lambda: with_literals(own()), scope.type_of(call), scope.type_of, refined)
 
 
 def read_field(call: Any, index: int, scope: LoweringTarget) -> Canon | None:
     """The canonical reading of one of the results of a call."""
-    callee = call.op
-    reader = FIELDS.get((name_of(callee), index)) if isinstance(callee, Op) else None
+    reader = FIELD_READERS.get(name_of(call.op)) if isinstance(call.op, Op) else None
     if reader is None:
         return None
-    whole = scope.type_of(call)
-    field = whole.fields[index] if isinstance(whole, TupleType) and index < len(whole.fields) else None
-    return _read(reader, call, scope, field)
-
-
-def _read(reader: RelayLift, call: relay.Call, scope: LoweringTarget, expected: Type | None) -> Canon | None:
-    if expected is None:
-        return None
-    try:
-        found = reader(RelayCall(call, scope))
-        type = type_of_reading(found, scope.type_of)
-    except (RelayUnreadError, ValueError):
-        return None
-    return None if refined(expected, type) is None else found  # type: ignore[arg-type]
-
-
-# ---------------------------------------------------------------- writing
-
-
-MISSING: Final[Mapping[str, str]] = dict.fromkeys(packed.NAMES, packed.REASON)
-"""The operators that Relay can't say, with the reason."""
+    own = partial(reader, RelayCall(call, scope), index)
+    return reading(own, field_of(scope.type_of(call), index), scope.type_of, refined)
 
 
 def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: LoweringTarget) -> Any:
@@ -91,32 +60,10 @@ def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: Low
     """
     if op in MISSING:
         raise ValueError(f"{op}: {MISSING[op]}")
-    if op in ROWS:
-        return ROWS[op].write(RelayLowering(op, attrs, operands, scope))
-    return compose(
-        op, attrs, operands, lambda op, attrs, parts, types: write(op, attrs, parts, RelayParts(types)), scope.type_of
-    )
-
-
-class RelayParts:
-    """The scope of calls of which a call is composed: Relay has not inferred the types of their operands."""
-
-    def __init__(self, types: Callable[[Any], Any]) -> None:
-        self._types = types
-
-    def type_of(self, expr: Any) -> Type | None:
-        return self._types(expr)  # type: ignore[no-any-return]
+    return lower(RelayLowering, WRITERS, op, attrs, operands, RelayTarget(scope))
 
 
 __all__ = [
-    "CALLS",
-    "FIELDS",
-    "LOOKS_AT",
-    "MISSING",
-    "ROWS",
-    "RelayCall",
-    "RelayUnreadError",
-    "read",
-    "read_field",
-    "write",
-]
+    "FIELD_READERS", "LOOKS_AT", "MISSING", "READERS", "ROWS", "WRITERS", "RelayCall", "read",
+    "read_field", "write",
+]  # fmt: skip

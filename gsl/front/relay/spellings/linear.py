@@ -11,30 +11,23 @@ from typing import Any, Final
 
 import numpy as np
 import torch
-from tvm import relay
 
-from gsl.front.core.lower import LoweringTarget
-from gsl.front.relay.spellings.table import (
-    RelayCall,
-    RelayLowering,
-    RelayRow,
-    check,
-    const,
-    is_call,
-    is_default,
-    last,
-    reshaped,
-    same,
-    tensor_type,
-)
+from gsl.front.core.lower import Lower, all_heads, known
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
-from gsl.graph import Dim, SymDim
+from gsl.front.tvm.spellings import (
+    CONVOLUTIONS,
+    TvmRow,
+    is_call,
+    is_plain_equation,
+    row,
+    same,
+    unread_unless,
+)
+from gsl.graph import Dim, SymDim, TensorType
+from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- dense
-
-
-def _read_dense(r: RelayCall) -> Canon:
-    return Canon("nn.dense", r.operands, {"out_dtype": r.out_dtype})
 
 
 def read_layer(r: RelayCall) -> Canon | None:
@@ -46,11 +39,11 @@ def read_layer(r: RelayCall) -> Canon | None:
     if not is_call(layer, "nn.dense") or not is_call(layer.args[0], "reshape"):
         return None
     inner, x = RelayCall(layer, r.scope), layer.args[0].args[0]
-    shape = tensor_type(r.scope.type_of(x)).shape
+    shape = r.type_of(x).shape
     rows = (functools.reduce(operator.mul, shape[:-1], 1), shape[-1])
     if len(shape) == 2 or inner.type().shape != rows or not _is_given_back(r, x, (*shape[:-1], inner.result.shape[-1])):
         return None
-    return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": inner.out_dtype})
+    return Canon("nn.dense", (x, layer.args[1]), {"out_dtype": inner["out_dtype"]})
 
 
 def _is_given_back(r: RelayCall, x: Any, shape: tuple[Dim, ...]) -> bool:
@@ -64,20 +57,28 @@ def _is_given_back(r: RelayCall, x: Any, shape: tuple[Dim, ...]) -> bool:
     return len(found) == len(shape) and len(known) >= len(shape) - 1 and all(a == b for a, b in known)
 
 
-def _rows(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
-    """A tensor as a matrix of the rows along its last axis."""
-    return x if len(shape) == 2 else reshaped(w, x, (math.prod(shape[:-1]), shape[-1]))
+def _products(w: RelayLowering, a: Any, b: Any, out_dtype: str) -> tuple[Any, Any, dict[str, Any]]:
+    """Two operands that are multiplied, cast where their dtypes differ, and the dtype of the result as an option."""
+    if out_dtype and w.dtype_of(a) == w.dtype_of(b):
+        return a, b, {} if out_dtype == w.dtype_of(a) else {"out_dtype": out_dtype}
+    return w.cast(a, w.dtype), w.cast(b, w.dtype), {}
 
 
-def _dense(w: RelayLowering) -> Any:
-    """Relay has no kernel but for matrices."""
-    x, weight, options = w.products()
-    if w.type().ndim == 2:
-        return relay.nn.dense(x, weight, **options)
-    result = relay.nn.dense(_rows(w, x, w.type().shape), weight, **options)
-    if sum(isinstance(size, SymDim) for size in w.result.shape) > 1:
-        return relay.reshape_like(result, x, lhs_begin=0, lhs_end=1, rhs_begin=0, rhs_end=w.type().ndim - 1)
-    return reshaped(w, result, w.result.shape)
+def _of_rows(w: RelayLowering, name: str, x: Any, weight: Any, units: Dim, options: Mapping[str, Any]) -> Any:
+    """A product of the rows along the last axis of a tensor. Relay has no kernel but for matrices."""
+    shape = w.shape_of(x)
+    rows = x if len(shape) == 2 else w.reshape(x, (math.prod(shape[:-1]), shape[-1]))
+    type = TensorType((w.shape_of(rows)[0], units), w.dtype)
+    result = w.call(name, rows, weight, type=type, **options)
+    if len(shape) > 2 and sum(isinstance(size, SymDim) for size in w.shape) > 1:
+        places = {"lhs_begin": 0, "lhs_end": 1, "rhs_begin": 0, "rhs_end": len(shape) - 1}
+        return w.call("reshape_like", result, x, **places)
+    return w.reshape(result, w.shape)
+
+
+def _dense(w: RelayLowering, data: Any, weight: Any, out_dtype: str) -> Any:
+    data, weight, options = _products(w, data, weight, out_dtype)
+    return _of_rows(w, "nn.dense", data, weight, w.shape_of(weight)[0], options)
 
 
 # ---------------------------------------------------------------- matmul
@@ -85,89 +86,68 @@ def _dense(w: RelayLowering) -> Any:
 
 def _read_matmul(r: RelayCall) -> Canon:
     """``nn.matmul`` of matrices; with the second one transposed it is a dense layer."""
-    check(r.type(0).ndim == 2 == r.type(1).ndim)
+    unread_unless(r.type(0).ndim == 2 == r.type(1).ndim)
     a, b = r.operands
     a = Canon("transpose", (a,), {"axes": (1, 0)}) if r["transpose_a"] else a
-    if r["transpose_b"]:
-        return Canon("nn.dense", (a, b), {"out_dtype": r.out_dtype})
-    return Canon("matmul", (a, b), {"out_dtype": r.out_dtype})
+    return Canon("nn.dense" if r["transpose_b"] else "matmul", (a, b), {"out_dtype": r["out_dtype"]})
 
 
-def _matmul(w: RelayLowering) -> Any:
+def _matmul(w: RelayLowering, a: Any, b: Any, out_dtype: str) -> Any:
     """Products of matrices, of rows with a matrix, or of stacks of matrices; a vector is a row or a column."""
-    a, b, options = w.products()
-    first, second = w.type(0).ndim, w.type(1).ndim
-    if first == 2 == second:
-        return relay.nn.matmul(a, b, **options)
-    if first == 3 == second and w.type(0).shape[0] == w.type(1).shape[0]:
-        return relay.nn.batch_matmul(a, b, transpose_b=False, **options)
-    if first > 1 and second == 2:
-        return reshaped(w, relay.nn.matmul(_rows(w, a, w.type(0).shape), b, **options), w.result.shape)
-    left, right, result = w.shape(0), w.shape(1), w.known(w.result.shape)
-    if first == 1:
-        a, left = relay.reshape(a, (1, *left)), (1, *left)
-    if second == 1:
-        b, right = relay.reshape(b, (*right, 1)), (*right, 1)
-    if len(right) == 2:
-        return relay.reshape(relay.nn.matmul(_rows(w, a, left), b, **options), result)
-    batch = np.broadcast_shapes(left[:-2], right[:-2])
-    a, b = stacked(a, left, batch), stacked(b, right, batch)
-    product = relay.nn.batch_matmul(a, b, transpose_b=False, **options)
-    return _shaped(product, (math.prod(batch), left[-2], right[-1]), result)
+    a, b, options = _products(w, a, b, out_dtype)
+    b = w.reshape(b, (*w.shape_of(b), 1)) if w.rank_of(b) == 1 else b
+    if w.rank_of(b) == 2:
+        return _of_rows(w, "nn.matmul", a, b, w.shape_of(b)[1], options)
+    if w.rank_of(a) == 3 == w.rank_of(b) and w.shape_of(a)[0] == w.shape_of(b)[0]:
+        return w.call("nn.batch_matmul", a, b, transpose_b=False, **options)
+    a = w.reshape(a, (1, *w.sizes_of(a))) if w.rank_of(a) == 1 else a
+    batch = np.broadcast_shapes(w.sizes_of(a)[:-2], w.sizes_of(b)[:-2])
+    a, b = (stacked(w, x, batch) for x in (a, b))
+    product = w.write("nn.batch_matmul", a, b, transpose_b=False, out_dtype=out_dtype)
+    return w.reshape(product, known(w.shape))
 
 
-def _shaped(x: Any, shape: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
-    return x if shape == wanted else relay.reshape(x, wanted)
-
-
-def stacked(x: Any, shape: tuple[int, ...], batch: Sequence[int]) -> Any:
+def stacked(w: RelayLowering, x: Any, batch: Sequence[int]) -> Any:
     """A tensor of matrices, broadcast to the leading axes, as one stack of matrices."""
-    whole = (*batch, *shape[-2:])
-    x = x if shape == whole else relay.broadcast_to(x, whole)
-    return _shaped(x, whole, (math.prod(batch), *shape[-2:]))
+    matrix = w.sizes_of(x)[-2:]
+    x = x if w.shape_of(x) == (*batch, *matrix) else w.write("broadcast_to", x, shape=(*batch, *matrix))
+    return w.reshape(x, (math.prod(batch), *matrix))
 
 
 def _read_batch_matmul(r: RelayCall) -> Canon:
-    check(r.type(0).shape[0] == r.type(1).shape[0])
-    flags = {name: bool(r[name]) for name in ("transpose_a", "transpose_b")}
-    return Canon("nn.batch_matmul", r.operands, {"out_dtype": r.out_dtype, **flags})
+    unread_unless(r.type(0).shape[0] == r.type(1).shape[0])
+    return same("nn.batch_matmul")(r)
 
 
-def _batch_matmul(w: RelayLowering) -> Any:
-    a, b, options = w.products()
-    left, right = w.type(0), w.type(1)
-    if left.shape[0] != right.shape[0]:
-        batch = np.broadcast_shapes(w.shape(0)[:1], w.shape(1)[:1])
-        a, b = stacked(a, w.shape(0), batch), stacked(b, w.shape(1), batch)
-    for name, default in (("transpose_a", False), ("transpose_b", True)):
-        if w[name] != default:
-            options[name] = w[name]
-    return relay.nn.batch_matmul(a, b, **options)
+def _batch_matmul(w: RelayLowering, a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:
+    a, b, options = _products(w, a, b, out_dtype)
+    if w.shape_of(a)[0] != w.shape_of(b)[0]:
+        batch = np.broadcast_shapes(w.sizes_of(a)[:1], w.sizes_of(b)[:1])
+        a, b = (stacked(w, x, batch) for x in (a, b))
+    return w.call("nn.batch_matmul", a, b, transpose_a=transpose_a, transpose_b=transpose_b, **options)
 
 
 # ---------------------------------------------------------------- bias
 
 
-def _bias_add(w: RelayLowering) -> Any:
-    dtype, axis = w.result.dtype, w["axis"]
-    options = {} if axis == 1 else {"axis": last(axis, w.type().ndim)}
-    return relay.nn.bias_add(w.expr(0, dtype), w.expr(1, dtype), **options)
+def _bias_add(w: RelayLowering, data: Any, bias: Any, axis: int) -> Any:
+    place = axis if axis == 1 else last(axis, w.rank_of(data))
+    return w.call("nn.bias_add", w.cast(data, w.dtype), w.cast(bias, w.dtype), axis=place)
 
 
 def read_bias(r: RelayCall) -> Canon | None:
     """The sum of a product of matrices and a vector along its last axis, in either order; ``None`` for another sum."""
     for data, bias in (r.operands, r.operands[::-1]):
-        shape = tensor_type(r.scope.type_of(data)).shape
-        fits = len(shape) > 1 and tensor_type(r.scope.type_of(bias)).shape == shape[-1:]
-        if fits and _is_product(data, r.scope):
+        shape = r.type_of(data).shape
+        if len(shape) > 1 and r.type_of(bias).shape == shape[-1:] and _is_product(data, r):
             return Canon("nn.bias_add", (data, bias), {"axis": len(shape) - 1})
     return None
 
 
-def _is_product(expr: Any, scope: LoweringTarget) -> bool:
+def _is_product(expr: Any, r: RelayCall) -> bool:
     if is_call(expr, "nn.dense", "nn.matmul", "nn.batch_matmul"):
         return True
-    return is_call(expr, "reshape", "reshape_like") and read_layer(RelayCall(expr, scope)) is not None
+    return is_call(expr, "reshape", "reshape_like") and read_layer(RelayCall(expr, r.scope)) is not None
 
 
 _BACK: Final = frozenset(("nn.dense",))
@@ -186,213 +166,141 @@ _EQUATION: Final = re.compile(r"[A-Za-z]+(,[A-Za-z]+)*->[A-Za-z]*")
 
 def _read_einsum(r: RelayCall) -> Canon:
     equation = r["equation"].replace(" ", "")
-    check(_EQUATION.fullmatch(equation) is not None and _is_plain(equation))
+    unread_unless(_EQUATION.fullmatch(equation) is not None and is_plain_equation(equation))
     return Canon("einsum", (r.x,), {"equation": equation})
 
 
-def _is_plain(equation: str) -> bool:
-    """True if no index occurs twice in one operand or the result."""
-    return all(len(set(part)) == len(part) for part in re.split(r",|->", equation))
-
-
-def _einsum(w: RelayLowering) -> Any:
-    equation = w["equation"]
-    if not _EQUATION.fullmatch(equation) or not _is_plain(equation):
+def _einsum(w: RelayLowering, data: Any, equation: str) -> Any:
+    if not _EQUATION.fullmatch(equation) or not is_plain_equation(equation):
         raise ValueError(f"einsum: equation: in Relay, expected one like 'ij,jk->ik', found {equation!r}")
-    return relay.einsum(w.x, equation)
+    return w.call("einsum", list(data) if isinstance(data, tuple) else data, equation)
 
 
 # ---------------------------------------------------------------- attention
 
 
-def _attention(w: RelayLowering) -> Any:
-    query, key, value = w.shape(0), w.shape(1), w.shape(2)
-    dtype, result = w.result.dtype, w.known(w.result.shape)
-    q, k, v = (w.expr(place, dtype) for place in range(3))
-    if w["enable_gqa"] and query[-3] != key[-3]:
-        times = query[-3] // key[-3]
-        k, v = relay.repeat(k, times, -3), relay.repeat(v, times, -3)
-        key = (*key[:-3], query[-3], *key[-2:])
-        value = (*value[:-3], query[-3], *value[-2:])
-    batch = np.broadcast_shapes(query[:-2], key[:-2], value[:-2])
-    scale = query[-1] ** -0.5 if w["scale"] is None else w["scale"]
-    q = stacked(q * const(scale, dtype), query, batch)
-    scores = relay.nn.batch_matmul(q, stacked(k, key, batch))
-    whole = (*batch, query[-2], key[-2])
-    scores = relay.reshape(scores, whole)
-    masked = False
-    if w["is_causal"]:
-        scores = scores + const(np.triu(np.full(whole[-2:], -np.inf), 1), dtype)
-    if len(w.operands) > 3:
-        scores, masked = scores + _mask(w, dtype), True
-    weights = relay.nn.softmax(scores)
-    if masked:
+def _attention(
+    w: RelayLowering, query: Any, key: Any, value: Any, mask: Any = None, *, scale: float | None, is_causal: bool,
+    enable_gqa: bool,
+) -> Any:  # fmt: skip
+    query, key, value = (w.cast(x, w.dtype) for x in (query, key, value))
+    if enable_gqa and w.sizes_of(query)[-3] != w.sizes_of(key)[-3]:
+        key, value = all_heads(w, query, key, value)
+    sizes = [w.sizes_of(x) for x in (query, key, value)]
+    batch = np.broadcast_shapes(*[shape[:-2] for shape in sizes])
+    query = w.write("multiply", query, sizes[0][-1] ** -0.5 if scale is None else scale)
+    query, key, value = (stacked(w, x, batch) for x in (query, key, value))
+    whole = (*batch, sizes[0][-2], sizes[1][-2])
+    scores = w.reshape(w.write("nn.batch_matmul", query, key, transpose_b=True), whole)
+    if is_causal:
+        scores = w.write("add", scores, w.tensor(np.triu(np.full(whole[-2:], -np.inf), 1), w.dtype))
+    if mask is not None:
+        scores = w.write("add", scores, _additive(w, mask))
+    weights = w.write("nn.softmax", scores, axis=-1)
+    if mask is not None:
         # A query to which nothing may attend: Relay's maximum of infinities is the least finite number.
-        empty = relay.less_equal(relay.max(scores, -1, keepdims=True), const(_least(dtype), dtype))
-        weights = relay.where(empty, const(0, dtype), weights)
-    product = relay.nn.batch_matmul(stacked(weights, whole, batch), stacked(v, value, batch), transpose_b=False)
-    return relay.reshape(product, result)
+        least = float(torch.finfo(getattr(torch, w.dtype)).min)
+        empty = w.write("less_equal", w.write("max", scores, axis=(-1,), keepdims=True), least)
+        weights = w.write("where", empty, 0.0, weights)
+    product = w.write("nn.batch_matmul", stacked(w, weights, batch), value, transpose_b=False)
+    return w.reshape(product, known(w.shape))
 
 
-def _least(dtype: str) -> float:
-    return float(torch.finfo(getattr(torch, dtype)).min)
-
-
-def _mask(w: RelayLowering, dtype: str) -> Any:
+def _additive(w: RelayLowering, mask: Any) -> Any:
     """The mask as a tensor that is added to the scores."""
-    if w.type(3).dtype != "bool":
-        return w.expr(3, dtype)
-    return relay.where(w.expr(3), const(0, dtype), const(-np.inf, dtype))
+    if w.dtype_of(mask) != "bool":
+        return w.cast(mask, w.dtype)
+    return w.write("where", mask, w.tensor(0, w.dtype), w.tensor(-np.inf, w.dtype))
 
 
 # ---------------------------------------------------------------- convolutions
 
-_NAMES: Final = ("strides", "padding", "output_padding", "dilation", "groups", "data_layout", "kernel_layout",
-                 "out_layout")  # fmt: skip
+
+def _conv(op: str) -> Lower:
+    count = int(op[7])
+    transposed = op.endswith("_transpose")
+
+    def write(
+        w: RelayLowering, data: Any, weight: Any, data_layout: str, kernel_layout: str, out_layout: str,
+        out_dtype: str, groups: int, **rest: Any,
+    ) -> Any:  # fmt: skip
+        sizes = dict(zip(kernel_layout, w.shape_of(weight)))
+        layout, kernel = f"NC{spatial(count)}", ("IO" if transposed else "OI") + spatial(count)
+        if not transposed:
+            layout, kernel = _layouts(data_layout, groups, sizes["O"], w.shape_of(data)[data_layout.index("C")])
+        data, weight, options = _products(w, data, weight, out_dtype)
+        data, weight = w.layout(data, data_layout, layout), w.layout(weight, kernel_layout, kernel)
+        own = out_layout or data_layout
+        type = TensorType(tuple([w.shape[own.index(letter)] for letter in layout]), w.dtype)
+        options |= {"groups": groups, **rest}
+        if groups > 1 and (transposed or count == 1):
+            # Relay infers these from the weight, and for such calls wrongly.
+            channels = sizes["O"] * (groups if transposed else 1)
+            options |= {"channels": channels, "kernel_size": tuple([sizes[letter] for letter in spatial(count)])}
+        if transposed and (set(rest["dilation"]) != {1} or (groups > 1 and count != 2)):
+            return w.layout(_as_conv(w, data, weight, type, options), layout, own)
+        layouts = {"data_layout": layout, "kernel_layout": kernel}
+        return w.layout(w.call(op, data, weight, type=type, **options, **layouts), layout, own)
+
+    return write
 
 
-def relaid(x: Any, source: str, target: str) -> Any:
-    """A tensor of one layout in another with the same letters."""
-    return x if source == target else relay.transpose(x, [source.index(letter) for letter in target])
-
-
-def _read(r: RelayCall, op: str) -> Canon:
-    attrs = {name: r[name] for name in _NAMES if name in r.attrs}
-    sizes = for_all_axes(attrs, ("strides", "padding", "output_padding", "dilation"))
-    return Canon(op, r.operands, {**attrs, **sizes, "out_dtype": r.out_dtype})
-
-
-def for_all_axes(attrs: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Some attributes, where they are given: one number counts for all axes."""
-    found = {name: attrs[name] for name in names if name in attrs}
-    return {name: sizes[0] if len(sizes) == 1 else sizes for name, sizes in found.items()}
-
-
-def _options(w: RelayLowering, data_layout: str, kernel_layout: str) -> dict[str, Any]:
-    """The attributes for Relay that are not the default ones, with these layouts."""
-    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout}
-    own = {name: layout for name, layout in layouts.items() if not is_default(w.op, name, layout)}
-    return {**w.options("out_layout", "out_dtype", *layouts), **own}
-
-
-def _conv(count: int) -> RelayRow:
-    op = f"nn.conv{count}d"
-    function = getattr(relay.nn, f"conv{count}d")
-    letters = "DHW"[-count:]
-
-    def write(w: RelayLowering) -> Any:
-        data_layout, kernel_layout = _kernels(w, letters)
-        data, weight, options = w.products()
-        options.update(_options(w, data_layout, kernel_layout))
-        data = relaid(data, w["data_layout"], data_layout)
-        if count == 1 and w["groups"] > 1:
-            options.update(_derived(w, w["kernel_layout"], 1))
-        result = function(data, relaid(weight, w["kernel_layout"], kernel_layout), **options)
-        return relaid(result, data_layout, w["out_layout"] or w["data_layout"])
-
-    return RelayRow(op, write, {op: lambda r: _read(r, op)})
-
-
-def _derived(w: RelayLowering, layout: str, times: int) -> dict[str, Any]:
-    """The attributes that Relay infers from the weight, for the calls with groups for which it infers them wrongly."""
-    sizes = dict(zip(layout, w.shape(1)))
-    return {"channels": sizes["O"] * times, "kernel_size": tuple([sizes[s] for s in "DHW" if s in sizes])}
-
-
-def _kernels(w: RelayLowering, letters: str) -> tuple[str, str]:
+def _layouts(data_layout: str, groups: int, out_channels: Dim, channels: Dim) -> tuple[str, str]:
     """The layouts of data and kernel, of those that Relay's kernels take, that are next to the wanted ones."""
-    if w["data_layout"] != f"N{letters}C":
-        return f"NC{letters}", f"OI{letters}"
-    kernel = w.type(1).shape[w["kernel_layout"].index("O")]
-    if w["groups"] == 1:
-        return f"N{letters}C", f"{letters}IO"
-    if letters == "HW":
-        is_depthwise = w["groups"] == kernel == w.type(0).shape[-1]
-        return "NHWC", "HWOI" if is_depthwise else "HWIO"
+    letters = spatial(len(data_layout) - 2)
+    if data_layout == f"N{letters}C" and groups == 1:
+        return data_layout, f"{letters}IO"
+    if data_layout == "NHWC":
+        return data_layout, "HWOI" if groups == out_channels == channels else "HWIO"
     return f"NC{letters}", f"OI{letters}"
 
 
-def _conv_transpose(count: int) -> RelayRow:
-    op = f"nn.conv{count}d_transpose"
-    function = getattr(relay.nn, f"conv{count}d_transpose")
-    letters = "DHW"[-count:]
-    data_layout, kernel_layout = f"NC{letters}", f"IO{letters}"
-
-    def write(w: RelayLowering) -> Any:
-        data, weight, options = w.products()
-        options.update(_options(w, data_layout, kernel_layout))
-        data, weight = relaid(data, w["data_layout"], data_layout), relaid(weight, w["kernel_layout"], kernel_layout)
-        if set(w["dilation"]) == {1} and (w["groups"] == 1 or count == 2):
-            if w["groups"] > 1:
-                options.update(_derived(w, w["kernel_layout"], w["groups"]))
-            result = function(data, weight, **options)
-        else:
-            result = _as_conv(w, data, weight, letters, options)
-        return relaid(result, data_layout, w["out_layout"] or w["data_layout"])
-
-    return RelayRow(op, write, {op: lambda r: _read(r, op)})
-
-
-def _as_conv(w: RelayLowering, data: Any, weight: Any, letters: str, options: dict[str, Any]) -> Any:
+def _as_conv(w: RelayLowering, data: Any, weight: Any, type: TensorType, options: dict[str, Any]) -> Any:
     """A transposed convolution as one of the operand with zeros between its elements and around it."""
-    count, groups = len(letters), w["groups"]
-    sizes = w.shape(1)
-    kernel = dict(zip(w["kernel_layout"], sizes))
-    channels = kernel["I"] // groups
+    groups, dilation, strides, padding = (options[name] for name in ("groups", "dilation", "strides", "padding"))
+    count, (channels, out_channels, *kernel) = len(strides), w.sizes_of(weight)
     # From (groups x I, O, ...) to (groups x O, I, ...), turned around.
     if groups > 1:
-        spatial = [kernel[letter] for letter in letters]
-        order = [0, 2, 1, *range(3, 3 + count)]
-        weight = relay.transpose(relay.reshape(weight, [groups, channels, kernel["O"], *spatial]), order)
-        weight = relay.reshape(weight, [groups * kernel["O"], channels, *spatial])
+        weight = w.reshape(weight, (groups, channels // groups, out_channels, *kernel))
+        weight = w.permute(weight, [0, 2, 1, *range(3, 3 + count)])
+        weight = w.reshape(weight, (groups * out_channels, channels // groups, *kernel))
     else:
-        weight = relay.transpose(weight, [1, 0, *range(2, 2 + count)])
-    for axis in range(2, 2 + count):
-        weight = relay.reverse(weight, axis)
-    if max(w["strides"]) > 1:
-        data = relay.nn.dilate(data, [1, 1, *w["strides"]])
-    before, after = w["padding"][:count], w["padding"][count:]
-    reach = [(kernel[letter] - 1) * step for letter, step in zip(letters, w["dilation"])]
-    pads = [(r - b, r - a + o) for r, b, a, o in zip(reach, before, after, w["output_padding"])]
-    data = padded(data, [(0, 0), (0, 0), *pads], w.type().dtype)
+        weight = w.permute(weight, [1, 0, *range(2, 2 + count)])
+    weight = w.write("reverse", weight, axis=tuple(range(2, 2 + count)))
+    if max(strides) > 1:
+        wide = [(size - 1) * step + 1 for size, step in zip(w.sizes_of(data)[2:], strides)]
+        wider = TensorType((*w.shape_of(data)[:2], *wide), w.dtype_of(data))
+        data = w.call("nn.dilate", data, [1, 1, *strides], type=wider)
+    reach = [(size - 1) * step for size, step in zip(kernel, dilation)]
+    pads = zip(reach, padding[:count], padding[count:], options["output_padding"])
+    data = padded(w, data, [(0, 0), (0, 0), *[(r - before, r - after + more) for r, before, after, more in pads]])
     rest: dict[str, Any] = {name: options[name] for name in ("dilation", "groups", "out_dtype") if name in options}
     if count == 1 and groups > 1:
-        rest.update(_derived(w, w["kernel_layout"], groups))
-    return getattr(relay.nn, f"conv{count}d")(data, weight, **rest)
+        rest |= {name: options[name] for name in ("channels", "kernel_size")}
+    return w.call(f"nn.conv{count}d", data, weight, type=type, **rest)
 
 
-def sliced(
-    x: Any, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None
-) -> Any:
-    """A slice of some axes. Relay takes as many strides as axes, and the first axes if none are named."""
-    steps = [1] * len(axes) if strides is None else list(strides)
-    options: dict[str, Any] = {} if set(steps) == {1} else {"strides": steps}
-    if list(axes) != list(range(len(axes))):
-        options = {"strides": steps, "axes": axes}
-    return relay.strided_slice(x, begin, end, **options)
-
-
-def padded(x: Any, widths: list[tuple[int, int]], dtype: str, value: bool | int | float = 0) -> Any:
+def padded(w: RelayLowering, x: Any, widths: list[tuple[int, int]], value: bool | int | float = 0) -> Any:
     """A tensor padded with a number, or cropped where a width is negative."""
-    if any(width < 0 for pair in widths for width in pair):
-        axes = [axis for axis, pair in enumerate(widths) if min(pair) < 0]
-        begin = [max(0, -widths[axis][0]) for axis in axes]
-        # Relay takes places from the end as Python does; this one is the end itself.
-        end = [widths[axis][1] if widths[axis][1] < 0 else 2**31 - 1 for axis in axes]
-        x = sliced(x, axes, begin, end)
+    axes = tuple([axis for axis, pair in enumerate(widths) if min(pair) < 0])
+    if axes:
+        begin = tuple([max(0, -widths[axis][0]) for axis in axes])
+        end = tuple([w.shape_of(x)[axis] + min(0, widths[axis][1]) for axis in axes])
+        x = w.write("strided_slice", x, begin=begin, end=end, axes=axes)
         widths = [(max(0, before), max(0, after)) for before, after in widths]
-    if any(width for pair in widths for width in pair):
-        x = relay.nn.pad(x, widths, const(value, dtype))
-    return x
+    if not any(width for pair in widths for width in pair):
+        return x
+    own = w.type_of(x)
+    type = TensorType(tuple([size + sum(pair) for size, pair in zip(own.shape, widths)]), own.dtype)
+    return w.call("nn.pad", x, widths, w.tensor(value, own.dtype), type=type)
 
 
 ROWS: Final = (
-    RelayRow("matmul", _matmul, {"nn.matmul": _read_matmul}),
-    RelayRow("nn.batch_matmul", _batch_matmul, {"nn.batch_matmul": _read_batch_matmul}),
-    RelayRow("nn.dense", _dense, {"nn.dense": _read_dense}),
-    RelayRow("nn.bias_add", _bias_add, {"nn.bias_add": same("nn.bias_add")}),
-    RelayRow("einsum", _einsum, {"einsum": _read_einsum}),
-    RelayRow("nn.attention", _attention),
-    *map(_conv, (1, 2, 3)),
-    *map(_conv_transpose, (1, 2, 3)),
+    row("matmul", "nn.matmul", write=_matmul, read=_read_matmul),
+    row("nn.batch_matmul", write=_batch_matmul, read=_read_batch_matmul),
+    row("nn.dense", write=_dense),
+    row("nn.bias_add", write=_bias_add),
+    row("einsum", write=_einsum, read=_read_einsum),
+    TvmRow("nn.attention", _attention),
+    *[row(op, write=_conv(op)) for op in CONVOLUTIONS],
 )

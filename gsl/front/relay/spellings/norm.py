@@ -3,255 +3,186 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tvm import relay
-
-from gsl.front.relay.spellings.linear import for_all_axes, padded, relaid
-from gsl.front.relay.spellings.table import (
-    RelayCall,
-    RelayLift,
-    RelayLowering,
-    RelayRow,
-    check,
-    const,
-    is_default,
-    last,
-    of_floats,
-    same,
-)
+from gsl.front.core.lower import known
+from gsl.front.relay.spellings.linear import padded
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
+from gsl.front.tvm.spellings import TvmRow, is_float, over_axes, row, same, unread_unless
+from gsl.graph import Dim, TensorType
+from gsl.spec.normalise import spatial
+
+# ---------------------------------------------------------------- normalisations
 
 
-def _axis(w: RelayLowering, default: int) -> dict[str, int]:
-    """The axis of the channels, if it is not Relay's default."""
-    axis = last(w["axis"], w.type().ndim) if w["axis"] != default else default
-    return {} if axis == default else {"axis": axis}
+def _channel(w: RelayLowering, data: Any, axis: int) -> int:
+    """The axis of the channels as Relay's default names it."""
+    return axis if axis == 1 else last(axis, w.rank_of(data))
 
 
-def _batch_norm(w: RelayLowering) -> Any:
-    dtype = w.type().dtype
-    operands = [w.expr(place, dtype) for place in range(5)]
-    return relay.nn.batch_norm(*operands, **_axis(w, 1), **w.options("axis"))[0]
+def _batch_norm(w: RelayLowering, data: Any, *others: Any, axis: int, **attrs: Any) -> Any:
+    operands = [w.cast(x, w.dtype) for x in (data, *others)]
+    return w.call("nn.batch_norm", *operands, axis=_channel(w, data, axis), **attrs)
 
 
-def _affine(w: RelayLowering, size: int) -> tuple[Any, Any, dict[str, Any]]:
+def _read_batch_norm(r: RelayCall, index: int) -> Canon:
+    """Relay's has the moving averages as further results."""
+    unread_unless(index == 0)
+    return same("nn.batch_norm", is_float)(r)
+
+
+def _affine(
+    w: RelayLowering, size: Dim, gamma: Any, beta: Any, center: bool, scale: bool
+) -> tuple[list[Any], dict[str, bool]]:
     """Gamma and beta, and the flags for them: a tensor that is not there is not used."""
-    dtype = w.type().dtype
-    options = w.options("axis", "num_groups")
-    unused = relay.ones((size,), dtype)
-    found = []
-    for place, name in ((1, "scale"), (2, "center")):
-        if place < len(w.operands):
-            found.append(w.expr(place, dtype))
-        else:
-            options[name] = False
-            found.append(unused)
-    return found[0], found[1], options
+    flags = {"center": center and beta is not None, "scale": scale and gamma is not None}
+    unused = None if gamma is not None and beta is not None else w.write("ones", shape=(size,), dtype=w.dtype)
+    return [unused if x is None else w.cast(x, w.dtype) for x in (gamma, beta)], flags
 
 
 def _read_layer_norm(r: RelayCall) -> Canon:
-    canon = of_floats("nn.layer_norm")(r)
-    return Canon(canon.op, canon.operands, {**canon.attrs, "axis": (r["axis"],)})
+    return same("nn.layer_norm", is_float, given={"axis": (r["axis"],)})(r)
 
 
-def _layer_norm(w: RelayLowering) -> Any:
-    axes = w["axis"]
-    if len(axes) > 1:
-        return _normalised(w, axes)
-    gamma, beta, options = _affine(w, w.known([w.type().shape[axes[0]]])[0])
-    axis = last(axes[0], w.type().ndim)
-    return relay.nn.layer_norm(w.x, gamma, beta, **({} if axis == -1 else {"axis": axis}), **options)
-
-
-def _normalised(w: RelayLowering, axes: tuple[int, ...]) -> Any:
-    """The normalisation over several axes."""
-    dtype = w.type().dtype
-    centred = w.x - relay.mean(w.x, axes, keepdims=True)
-    variance = relay.mean(centred * centred, axes, keepdims=True)
-    result = centred / relay.sqrt(variance + const(w["epsilon"], dtype))
-    if len(w.operands) > 1 and w["scale"]:
-        result = result * _along(w, 1, axes)
-    if len(w.operands) > 2 and w["center"]:
-        result = result + _along(w, 2, axes)
-    return result
-
-
-def _along(w: RelayLowering, position: int, axes: tuple[int, ...]) -> Any:
-    """A weight with the sizes of some axes of the operand, in the places of those."""
-    ndim = w.type().ndim
-    weight = w.expr(position, w.type().dtype)
-    if axes == tuple(range(ndim - len(axes), ndim)):
-        return weight
-    shape = w.known(w.type().shape)
-    return relay.reshape(weight, [shape[axis] if axis in axes else 1 for axis in range(ndim)])
-
-
-def _rms_norm(w: RelayLowering) -> Any:
-    axes, dtype = w["axis"], w.type().dtype
-    squares = relay.mean(w.x * w.x, axes, keepdims=True)
-    result = w.x * relay.rsqrt(squares + const(w["epsilon"], dtype))
-    return result * _along(w, 1, axes) if len(w.operands) > 1 else result
-
-
-def _channels(w: RelayLowering) -> int:
-    return w.known([w.type().shape[w["axis"]]])[0]
+def _layer_norm(
+    w: RelayLowering, data: Any, gamma: Any = None, beta: Any = None, *, axis: tuple[int, ...], epsilon: float,
+    center: bool, scale: bool,
+) -> Any:  # fmt: skip
+    rank = w.rank_of(data)
+    if len(axis) == 1:
+        affine, flags = _affine(w, w.shape_of(data)[axis[0]], gamma, beta, center, scale)
+        return w.call("nn.layer_norm", data, *affine, axis=last(axis[0], rank), epsilon=epsilon, **flags)
+    centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
+    variance = w.write("mean", w.write("multiply", centred, centred), axis=axis, keepdims=True)
+    result = w.write("divide", centred, w.write("sqrt", w.write("add", variance, epsilon)))
+    if gamma is not None and scale:
+        result = w.write("multiply", result, w.spread_out(gamma, rank, axis))
+    return result if beta is None or not center else w.write("add", result, w.spread_out(beta, rank, axis))
 
 
 def _read_group_norm(r: RelayCall) -> Canon:
     """Relay's kernel takes the second axis for the channels, whatever the attribute says."""
-    check(r["axis"] == 1)
-    return of_floats("nn.group_norm")(r)
+    unread_unless(r["axis"] == 1)
+    return same("nn.group_norm", is_float)(r)
 
 
-def _group_norm(w: RelayLowering) -> Any:
-    gamma, beta, options = _affine(w, _channels(w))
-    axis, axes = w["axis"], list(range(w.type().ndim))
-    if axis == 1:
-        return relay.nn.group_norm(w.x, gamma, beta, w["num_groups"], **options)
-    axes.insert(1, axes.pop(axis))
-    moved = relay.nn.group_norm(relay.transpose(w.x, axes), gamma, beta, w["num_groups"], **options)
-    return relay.transpose(moved, [axes.index(place) for place in range(len(axes))])
+def _group_norm(
+    w: RelayLowering, data: Any, gamma: Any = None, beta: Any = None, *, num_groups: int, axis: int, epsilon: float,
+    center: bool, scale: bool,
+) -> Any:  # fmt: skip
+    affine, flags = _affine(w, w.shape_of(data)[axis], gamma, beta, center, scale)
+    order = list(range(w.rank_of(data)))
+    order.insert(1, order.pop(axis))
+    data = w.permute(data, order)
+    made = w.call("nn.group_norm", data, *affine, num_groups, epsilon=epsilon, type=w.type_of(data), **flags)
+    return w.permute(made, [order.index(place) for place in range(len(order))])
 
 
-def _instance_norm(w: RelayLowering) -> Any:
-    gamma, beta, options = _affine(w, _channels(w))
-    return relay.nn.instance_norm(w.x, gamma, beta, **_axis(w, 1), **options)
+def _instance_norm(
+    w: RelayLowering, data: Any, gamma: Any = None, beta: Any = None, *, axis: int, epsilon: float, center: bool,
+    scale: bool,
+) -> Any:  # fmt: skip
+    affine, flags = _affine(w, w.shape_of(data)[axis], gamma, beta, center, scale)
+    return w.call("nn.instance_norm", data, *affine, axis=_channel(w, data, axis), epsilon=epsilon, **flags)
 
 
-def _l2_normalize(w: RelayLowering) -> Any:
-    axes = w["axis"]
-    if axes:
-        return relay.nn.l2_normalize(w.x, w["eps"], list(axes))
-    bounded = relay.maximum(w.x * w.x, const(w["eps"], w.type().dtype))
-    return w.x / relay.sqrt(bounded)
-
-
-def _read_l2_normalize(r: RelayCall) -> Canon:
-    """Without axes, over all of them; Relay can't compile an empty list of axes."""
-    check(r["axis"] != ())
-    return of_floats("nn.l2_normalize")(r)
+def _l2_normalize(w: RelayLowering, data: Any, eps: float, axis: tuple[int, ...]) -> Any:
+    if axis:
+        return w.call("nn.l2_normalize", data, eps, list(axis))
+    bounded = w.write("maximum", w.write("multiply", data, data), eps)
+    return w.write("divide", data, w.write("sqrt", bounded))
 
 
 # ---------------------------------------------------------------- pooling
 
 
-def _sizes(shape: Any, layout: str) -> list[Any]:
-    """The sizes of the spatial axes."""
-    return [shape[layout.index(letter)] for letter in "DHW" if letter in layout]
-
-
-def _overhang(shape: Any, result: Any, layout: str, attrs: Any) -> list[int]:
-    """The number of elements by which the last window of each axis reaches beyond the padding."""
-    count = len(layout) - 2
-    before, after = attrs["padding"][:count], attrs["padding"][count:]
-    rows = zip(
-        _sizes(shape, layout), _sizes(result, layout), before, after, attrs["pool_size"], attrs["strides"],
-        attrs["dilation"],
-    )  # fmt: skip
-    return [
-        (windows - 1) * stride + (window - 1) * dilation + 1 - (size + low + high)
-        for size, windows, low, high, window, stride, dilation in rows
-    ]
-
-
-def _reads(op: str) -> RelayLift:
+def _of_kind(kind: str) -> Callable[[str], bool] | None:
     """Torch has means of floats alone."""
-    return same(op) if "max" in op else of_floats(op)
+    return is_float if kind == "avg" else None
 
 
-def _window(count: int, kind: str) -> RelayRow:
-    op = f"nn.{kind}_pool{count}d"
-    identity = _reads(op)
-
-    def read(r: RelayCall) -> Canon:
-        canon = identity(r)
-        attrs = {**canon.attrs, **for_all_axes(canon.attrs, ("pool_size", "strides", "dilation", "padding"))}
-        return Canon(op, canon.operands, attrs)
-
-    return RelayRow(op, lambda w: _write_window(w, count), {op: read})
-
-
-def _write_window(w: RelayLowering, count: int) -> Any:
-    layout = w["layout"]
-    names = ("pool_size", "strides", "dilation", "padding", "layout", "count_include_pad")
-    options = {name: w[name] for name in names if name in w.attrs and not is_default(w.op, name, w[name])}
-    out, data = w["out_layout"] or layout, w.x
-    if w["ceil_mode"]:
-        found = w.known(w.result.shape)
-        result = [found[out.index(letter)] for letter in layout]
-        beyond = _overhang(w.shape(), result, layout, w.attrs)
-        if any(size > 0 for size in beyond):
-            data = _trimmed(w, result, beyond, options)
-            options["ceil_mode"] = True
-    return relaid(getattr(relay.nn, w.op.removeprefix("nn."))(data, **options), layout, out)
-
-
-def _trimmed(w: RelayLowering, result: list[int], beyond: list[int], options: dict[str, Any]) -> Any:
-    """The operand, and in the options its padding, without the elements that are in no window.
-
-    Relay has windows that begin in the padding behind, torch has not; so there must be no room for them.
-    """
-    layout, padding = w["layout"], w["padding"]
-    count = len(beyond)
-    most = _rounded_up(w.shape(), layout, w.attrs)
-    wanted = _sizes(result, layout)
-    after = [high + (size if n > m else 0) for high, size, n, m in zip(padding[count:], beyond, most, wanted)]
-    if tuple(after) != padding[count:]:
-        options["padding"] = (*padding[:count], *[max(0, width) for width in after])
-    crop = [(0, min(0, dict(zip("DHW"[-count:], after)).get(letter, 0))) for letter in layout]
-    return padded(w.x, crop, w.type().dtype)
-
-
-def _rounded_up(shape: Any, layout: str, attrs: Any) -> list[int]:
-    """The sizes of the result when all windows count that begin in the operand or the padding."""
-    ones = [1] * len(shape)
-    reach = [-size for size in _overhang(shape, ones, layout, attrs)]
-    return [math.ceil(room / stride) + 1 for room, stride in zip(reach, attrs["strides"])]
-
-
-def _adaptive(count: int, kind: str) -> RelayRow:
-    op = f"nn.adaptive_{kind}_pool{count}d"
-    function = getattr(relay.nn, f"adaptive_{kind}_pool{count}d")
-    identity = _reads(op)
-
-    def read(r: RelayCall) -> Canon:
-        canon = identity(r)
-        size = r["output_size"] or (None,) * count
-        return Canon(op, canon.operands, {**canon.attrs, "output_size": size * count if len(size) == 1 else size})
-
-    def write(w: RelayLowering) -> Any:
-        wanted = w["output_size"]
-        if None in wanted:
-            own = _sizes(w.shape(), w["layout"])
-            wanted = tuple([size if one is None else one for one, size in zip(wanted, own)])
-        return _laid_out(w, function, output_size=wanted)
-
-    return RelayRow(op, write, {op: read})
-
-
-def _laid_out(w: RelayLowering, function: Any, **options: Any) -> Any:
+def _pool(w: RelayLowering, op: str, data: Any, layout: str, out_layout: str, **attrs: Any) -> Any:
     """A pooling that keeps its layout, and then the wanted one."""
-    layout = w["layout"]
-    if not is_default(w.op, "layout", layout):
-        options["layout"] = layout
-    return relaid(function(w.x, **options), layout, w["out_layout"] or layout)
+    out = out_layout or layout
+    type = TensorType(tuple([w.shape[out.index(letter)] for letter in layout]), w.dtype)
+    return w.layout(w.call(op, data, layout=layout, type=type, **attrs), layout, out)
 
 
-def _global(count: int, kind: str) -> RelayRow:
+def _sizes(w: RelayLowering, data: Any, layout: str) -> tuple[int, ...]:
+    """The sizes of the spatial axes, which have to be known."""
+    return known([w.shape_of(data)[layout.index(letter)] for letter in spatial(len(layout) - 2)])
+
+
+def _window(kind: str, count: int) -> TvmRow:
+    op = f"nn.{kind}_pool{count}d"
+
+    def write(
+        w: RelayLowering, data: Any, layout: str, out_layout: str, pool_size: Any, strides: Any, dilation: Any,
+        padding: Any, ceil_mode: bool, **counts: bool,
+    ) -> Any:  # fmt: skip
+        if ceil_mode:
+            out, sizes = out_layout or layout, _sizes(w, data, layout)
+            wanted = known([w.shape[out.index(letter)] for letter in spatial(count)])
+            beyond = _overhang(sizes, wanted, padding, pool_size, strides, dilation)
+            ceil_mode = any(size > 0 for size in beyond)
+            if ceil_mode:
+                # Relay has windows that begin in the padding behind, torch has not; so there must be no room for them.
+                room = _overhang(sizes, (1,) * count, padding, pool_size, strides, dilation)
+                most = [math.ceil(-size / step) + 1 for size, step in zip(room, strides)]
+                rows = zip(padding[count:], beyond, most, wanted)
+                after = [high + (size if n > m else 0) for high, size, n, m in rows]
+                crop = dict(zip(spatial(count), after))
+                data = padded(w, data, [(0, min(0, crop.get(letter, 0))) for letter in layout])
+                padding = (*padding[:count], *[max(0, width) for width in after])
+        window = {"pool_size": pool_size, "strides": strides, "dilation": dilation, "padding": padding}
+        return _pool(w, op, data, layout, out_layout, **window, ceil_mode=ceil_mode, **counts)
+
+    return row(op, write=write, test=_of_kind(kind))
+
+
+def _overhang(
+    sizes: Sequence[int], windows: Sequence[int], padding: Sequence[int], pool_size: Sequence[int],
+    strides: Sequence[int], dilation: Sequence[int],
+) -> list[int]:  # fmt: skip
+    """The number of elements by which the last one of so many windows of each axis reaches beyond the padding."""
+    count = len(sizes)
+    rows = zip(sizes, windows, padding[:count], padding[count:], pool_size, strides, dilation)
+    return [(n - 1) * step + (k - 1) * d + 1 - (size + low + high) for size, n, low, high, k, step, d in rows]
+
+
+def _adaptive(kind: str, count: int) -> TvmRow:
+    op = f"nn.adaptive_{kind}_pool{count}d"
+
+    def read(r: RelayCall) -> Canon:
+        size = r["output_size"] or (None,)
+        return same(op, _of_kind(kind), given={"output_size": size * count if len(size) == 1 else size})(r)
+
+    def write(w: RelayLowering, data: Any, layout: str, out_layout: str, output_size: Any) -> Any:
+        if None in output_size:
+            own = _sizes(w, data, layout)
+            output_size = tuple([size if one is None else one for one, size in zip(output_size, own)])
+        return _pool(w, op, data, layout, out_layout, output_size=output_size)
+
+    return row(op, write=write, read=read)
+
+
+def _global(kind: str, count: int) -> TvmRow:
+    """In one and three dimensions these are adaptive poolings to one element."""
     op = f"nn.global_{kind}_pool{count}d"
-    # In one and three dimensions these are adaptive poolings to one element.
-    function = getattr(relay.nn, f"global_{kind}_pool{count}d")
-    return RelayRow(op, lambda w: _laid_out(w, function), {op: _reads(op)} if count == 2 else {})
+
+    def write(w: RelayLowering, data: Any, layout: str, out_layout: str) -> Any:
+        return _pool(w, op, data, layout, out_layout)
+
+    return TvmRow(op, write, {op: same(op, _of_kind(kind))} if count == 2 else {})
 
 
 ROWS: Final = (
-    # Relay's has the moving averages as further results.
-    RelayRow("nn.batch_norm", _batch_norm, fields={("nn.batch_norm", 0): of_floats("nn.batch_norm")}),
-    RelayRow("nn.layer_norm", _layer_norm, {"nn.layer_norm": _read_layer_norm}),
-    RelayRow("nn.rms_norm", _rms_norm),
-    RelayRow("nn.group_norm", _group_norm, {"nn.group_norm": _read_group_norm}),
-    RelayRow("nn.instance_norm", _instance_norm, {"nn.instance_norm": of_floats("nn.instance_norm")}),
-    RelayRow("nn.l2_normalize", _l2_normalize, {"nn.l2_normalize": _read_l2_normalize}),
-    *[make(count, kind) for make in (_window, _adaptive, _global) for kind in ("max", "avg") for count in (1, 2, 3)],
+    TvmRow("nn.batch_norm", _batch_norm, fields={"nn.batch_norm": _read_batch_norm}),
+    row("nn.layer_norm", write=_layer_norm, read=_read_layer_norm),
+    row("nn.group_norm", write=_group_norm, read=_read_group_norm),
+    row("nn.instance_norm", write=_instance_norm, test=is_float),
+    row("nn.l2_normalize", write=_l2_normalize, read=over_axes("nn.l2_normalize", is_float)),
+    *[make(kind, count) for make in (_window, _adaptive, _global) for kind in ("max", "avg") for count in (1, 2, 3)],
 )

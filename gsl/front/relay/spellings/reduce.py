@@ -5,80 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tvm import relay
-
-from gsl.front.relay.spellings.table import (
-    FLOATS,
-    RelayCall,
-    RelayLift,
-    RelayLowering,
-    RelayRow,
-    check,
-    const,
-    is_call,
-    same,
-)
+from gsl.front.core.lower import Lower
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering
 from gsl.front.tree import Canon
-
-_Reduce = Callable[..., Any]
-"""``reduce(x, axis, keepdims)``: an operator of Relay's."""
-
-
-def _over(w: RelayLowering, x: Any, reduce: _Reduce) -> Any:
-    """A reduction; one over no axes at all is over a new one."""
-    axes, ndim = w["axis"], w.type().ndim
-    if w["exclude"]:
-        raise ValueError(f"{w.op}: the type of the operand must be known to write it in Relay")
-    if not axes:
-        return reduce(relay.expand_dims(x, -1), -1, False)
-    return reduce(x, None if axes == tuple(range(ndim)) else axes, w["keepdims"])
+from gsl.front.tvm.spellings import TvmRow, is_call, is_float, over_axes, row, unread_unless
+from gsl.graph import TensorType
 
 
-def _reads(op: str) -> RelayLift:
-    """Reads a reduction. In Relay, no axes given are all of them."""
-    identity = same(op)
+def _over(name: str, cast: Callable[[RelayLowering, Any], Any] = lambda w, x: x, dtype: str = "") -> Lower:
+    """The writer of a reduction of what ``cast`` makes of the operand, of that dtype if it is not the call's; one over
+    no axes at all is over a new one."""
 
-    def read(r: RelayCall) -> Canon:
-        check(r["axis"] is None or len(r["axis"]) > 0)
-        return identity(r)
+    def write(w: RelayLowering, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, **rest: Any) -> Any:
+        data, type = cast(w, data), TensorType(w.shape, dtype or w.dtype)
+        if not axis:
+            data = w.write("expand_dims", data, axis=w.rank_of(data), num_newaxis=1)
+            return w.call(name, data, -1, False, type=type, **rest)
+        return w.call(name, data, None if len(axis) == w.rank_of(data) else axis, keepdims, type=type, **rest)
 
-    return read
+    return write
 
 
-def _reduction(op: str) -> RelayRow:
+def _reduction(op: str) -> TvmRow:
     """A reduction that Relay has, in the dtype that torch's result has."""
-    reduce = getattr(relay, op)
-    return RelayRow(op, lambda w: _over(w, w.expr(0, w.result.dtype), reduce), {op: _in_own_dtype(_reads(op))})
-
-
-def _in_own_dtype(reader: RelayLift) -> RelayLift:
-    """Of integers, torch's result is int64 and Relay's is not: a cast away from it."""
+    reader = over_axes(op)
 
     def read(r: RelayCall) -> Canon:
+        # Of integers, torch's result is int64 and Relay's is not: a cast away from it.
         found, own = reader(r), r.result.dtype
-        if own.startswith(("int", "uint")) and own != "int64":
-            return Canon("cast", (found,), {"dtype": own})
-        return found
+        return Canon("cast", (found,), {"dtype": own}) if "int" in own and own != "int64" else found
 
-    return read
+    return row(op, write=_over(op, lambda w, x: w.cast(x, w.dtype)), read=read)
 
 
-def _bound(op: str) -> RelayRow:
-    """``max`` or ``min``, which keep the dtype."""
-    reduce = getattr(relay, op)
-    return RelayRow(op, lambda w: _over(w, w.x, reduce), {op: _reads(op)})
-
-
-def _quantifier(op: str) -> RelayRow:
+def _quantifier(op: str) -> TvmRow:
     """``all`` or ``any``, which Relay has of bools."""
-    reduce = getattr(relay, op)
-
-    def write(w: RelayLowering) -> Any:
-        result = _over(w, w.expr(0, "bool"), reduce)
-        # Of bytes, torch's result is a byte.
-        return result if w.result.dtype == "bool" else relay.cast(result, w.result.dtype)
-
-    return RelayRow(op, write, {op: _reads(op)})
+    reduce = _over(op, lambda w, x: w.cast(x, "bool"), "bool")
+    # Of bytes, torch's result is a byte.
+    return row(op, write=lambda w, data, **attrs: w.cast(reduce(w, data, **attrs), w.dtype), read=over_axes(op))
 
 
 # ---------------------------------------------------------------- variance
@@ -86,8 +50,10 @@ def _quantifier(op: str) -> RelayRow:
 
 def _read_variance(r: RelayCall) -> Canon:
     """Relay's has the mean for an operand."""
-    check(r.type().dtype in FLOATS and _is_mean(r))
-    return Canon("variance", (r.x,), _reads("variance")(r).attrs)
+    unread_unless(is_float(r.type().dtype) and _is_mean(r))
+    unread_unless(r["axis"] != ())
+    names = ("axis", "keepdims", "exclude", "unbiased")
+    return Canon("variance", (r.x,), {name: bool(r[name]) if name != "axis" else r[name] for name in names})
 
 
 def _is_mean(r: RelayCall) -> bool:
@@ -104,70 +70,44 @@ LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {"variance": frozenset(("mean",)
 """As in ``linear``."""
 
 
-def _variance(w: RelayLowering) -> Any:
-    shape, axes = w.type().shape, w["axis"]
-    if w["unbiased"] and all(shape[axis] == 1 for axis in range(len(shape)) if axes is None or axis in axes):
-        raise ValueError(f"{w.op}: of one element, Relay can't divide by one less, found axes {axes} of {shape}")
-    return _over(w, w.x, lambda x, axis, keepdims: relay.variance(x, axis, keepdims, unbiased=w["unbiased"]))
+def _variance(w: RelayLowering, data: Any, axis: tuple[int, ...], unbiased: bool, **attrs: Any) -> Any:
+    shape = w.shape_of(data)
+    if unbiased and all(shape[place] == 1 for place in axis):
+        raise ValueError(f"of one element, Relay can't divide by one less, found axes {axis} of {shape}")
+    return _over("variance")(w, data, axis=axis, unbiased=unbiased, **attrs)
 
 
 # ---------------------------------------------------------------- others
 
 
-def _logsumexp(w: RelayLowering) -> Any:
-    """The logarithm of a sum that does not overflow: with the largest element taken out."""
-    dtype = w.result.dtype
-
-    def reduce(x: Any, axis: Any, keepdims: bool) -> Any:
-        largest = relay.max(x, axis, True)
-        shift = relay.where(relay.isfinite(largest), largest, const(0, dtype))
-        summed = relay.log(relay.sum(relay.exp(x - shift), axis, True)) + shift
-        return summed if keepdims else relay.squeeze(summed, None if axis is None else _list(axis))
-
-    return _over(w, w.expr(0, dtype), reduce)
-
-
-def _list(axis: Any) -> list[int]:
-    return [axis] if isinstance(axis, int) else list(axis)
-
-
-def _arg(op: str) -> RelayRow:
+def _arg(op: str) -> TvmRow:
     """Relay's places are of int32."""
-    reduce, reader = getattr(relay, op), _reads(op)
+    reduce, reader = _over(op, dtype="int32"), over_axes(op)
 
     def read(r: RelayCall) -> Canon:
-        check(not r["select_last_index"])
+        unread_unless(not r["select_last_index"])
         return Canon("cast", (reader(r),), {"dtype": r.result.dtype})
 
-    return RelayRow(op, lambda w: relay.cast(_over(w, w.x, reduce), "int64"), {op: read})
+    return row(op, write=lambda w, data, **attrs: w.cast(reduce(w, data, **attrs), "int64"), read=read)
 
 
 def _read_cumsum(r: RelayCall) -> Canon:
     own, dtype = r.type().dtype, r.result.dtype
-    is_usual = dtype == ("int64" if own.startswith(("int", "uint", "bool")) else own)
+    is_usual = dtype == (own if is_float(own) else "int64")
     attrs = {"axis": r["axis"], "exclusive": bool(r["exclusive"]), "dtype": "" if is_usual else dtype}
     return Canon("cumsum", (r.x,), attrs)
 
 
-def _cumsum(w: RelayLowering) -> Any:
-    dtype = w.result.dtype
-    options: dict[str, Any] = {} if dtype == w.type().dtype else {"dtype": dtype}
-    if w["exclusive"]:
-        options["exclusive"] = True
-    return relay.cumsum(w.x, w["axis"], **options)
+def _cumsum(w: RelayLowering, data: Any, axis: int, dtype: str, exclusive: bool) -> Any:
+    own: dict[str, Any] = {} if w.dtype == w.dtype_of(data) else {"dtype": w.dtype}
+    return w.call("cumsum", data, axis, **own, **({"exclusive": True} if exclusive else {}))
 
 
 ROWS: Final = (
-    _reduction("sum"),
-    _reduction("mean"),
-    _reduction("prod"),
-    _bound("max"),
-    _bound("min"),
-    _quantifier("all"),
-    _quantifier("any"),
-    RelayRow("variance", _variance, {"variance": _read_variance}),
-    RelayRow("logsumexp", _logsumexp),
-    _arg("argmax"),
-    _arg("argmin"),
-    RelayRow("cumsum", _cumsum, {"cumsum": _read_cumsum}),
+    *map(_reduction, ("sum", "mean", "prod")),
+    *[row(op, write=_over(op), read=over_axes(op)) for op in ("max", "min")],
+    *map(_quantifier, ("all", "any")),
+    row("variance", write=_variance, read=_read_variance),
+    *map(_arg, ("argmax", "argmin")),
+    row("cumsum", write=_cumsum, read=_read_cumsum),
 )

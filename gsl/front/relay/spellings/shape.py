@@ -3,71 +3,57 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
 import tvm
 from tvm import relay
 
-from gsl.front.core.lower import promoted
-from gsl.front.relay.spellings.linear import padded, read_layer, sliced
-from gsl.front.relay.spellings.table import (
-    RelayCall,
-    RelayLowering,
-    RelayRow,
-    check,
-    const,
-    is_default,
-    literal,
-    number,
-    reshaped,
-    row,
-    same,
-)
+from gsl.front.core.infer import dtype_of_number
+from gsl.front.core.lower import known
+from gsl.front.relay.spellings.linear import padded, read_layer
+from gsl.front.relay.spellings.table import RelayCall, RelayLowering, const, literal
 from gsl.front.tree import Canon, LiteralOperand
+from gsl.front.tvm.spellings import TvmRow, is_float, row, same, unread_unless
 from gsl.graph import Dim, SymDim, TensorType, TupleType
+from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- several tensors
 
 
-def tensors(w: RelayLowering) -> Any:
+def _tensors(w: RelayLowering, op: str, data: Any) -> Any:
     """The tuple operand: a call that returns a tuple as it is, otherwise its tensors in one dtype."""
-    operand, found = w.operands[0], w.types[0]
-    if not isinstance(found, TupleType) or any(not isinstance(part, TensorType) for part in found.fields):
-        raise ValueError(f"{w.op}: the types of the tensors must be known to write it in Relay")
-    dtypes = [part.dtype for part in found.fields if isinstance(part, TensorType)]
-    if not isinstance(operand, (tuple, list)):
-        if len(set(dtypes)) > 1:
-            raise ValueError(f"{w.op}: in Relay, the tensors of a tuple are of one dtype, found {', '.join(dtypes)}")
-        return operand
-    dtype = dtypes[0]
-    for part in found.fields[1:]:
-        # What torch.cat does: as if none were a scalar.
-        assert isinstance(part, TensorType)
-        dtype = promoted(TensorType((1,), dtype), TensorType((1,), part.dtype))
-    return [part if own == dtype else relay.cast(part, dtype) for part, own in zip(operand, dtypes)]
+    if isinstance(data, (tuple, list)):
+        return w.each(data)
+    found = w.target.type_of(data)
+    fields = found.fields if isinstance(found, TupleType) else ()
+    dtypes = [part.dtype for part in fields if isinstance(part, TensorType)]
+    if len(set(dtypes)) > 1:
+        raise ValueError(f"in Relay, the tensors of a tuple are of one dtype, found {', '.join(dtypes)}")
+    return data
 
 
-def _joined(op: str, function: Callable[..., Any]) -> RelayRow:
-    def write(w: RelayLowering) -> Any:
-        data, axis, native = tensors(w), w["axis"], tvm.ir.Op.get(op)
+def _join(op: str) -> TvmRow:
+    def write(w: RelayLowering, data: Any, axis: int) -> Any:
+        data, native = _tensors(w, op, data), tvm.ir.Op.get(op)
         if not isinstance(data, relay.Tuple):
-            return function(data, axis)
+            return w.call(op, data, axis)
         # TVM's function would make a tuple of its own.
-        return relay.Call(native, [data], tvm.ir.make_node(native.attrs_type_key, axis=axis))
+        made = relay.Call(native, [data], tvm.ir.make_node(native.attrs_type_key, axis=axis))
+        return w.target.note(made, w.result)
 
-    return RelayRow(op, write, {op: same(op)})
+    return row(op, write=write)
 
 
-def _split(w: RelayLowering) -> Any:
+def _split(w: RelayLowering, data: Any, indices_or_sections: Any, axis: int) -> Any:
     """In equal sections, where that is what the places of the cuts say."""
-    cuts, axis = w["indices_or_sections"], w["axis"]
-    size = w.type().shape[axis]
+    cuts, size = indices_or_sections, w.shape_of(data)[axis]
     if isinstance(cuts, tuple) and isinstance(size, int):
         parts = len(cuts) + 1
         if size % parts == 0 and cuts == tuple([size // parts * i for i in range(1, parts)]):
             cuts = parts
-    return relay.split(w.x, cuts, axis).astuple()
+    return w.call("split", data, cuts, axis)
 
 
 # ---------------------------------------------------------------- shapes and axes
@@ -78,17 +64,23 @@ def _read_reshape(r: RelayCall) -> Canon:
     if (layer := read_layer(r)) is not None:
         return layer
     shape = r.result.shape
-    if all(isinstance(size, int) for size in shape):
-        return Canon("reshape", (r.x,), {"newshape": shape})
-    check("newshape" in r.attrs and not r["allowzero"])
-    return Canon("reshape", (r.x,), {"newshape": r["newshape"]})
+    if not all(isinstance(size, int) for size in shape):
+        unread_unless(r.has("newshape") and not r["allowzero"])
+        shape = r["newshape"]
+    return Canon("reshape", (r.x,), {"newshape": shape})
 
 
-def _reshape(w: RelayLowering) -> Any:
-    shape = w.attrs["newshape"]
-    if sum(isinstance(size, SymDim) for size in shape) > 1 and (codes := _codes(w.type().shape, shape)) is not None:
-        return relay.reshape(w.x, codes)
-    return reshaped(w, w.x, shape)
+def _read_flatten(r: RelayCall) -> Canon:
+    return Canon("reshape", (r.x,), {"newshape": (0, -1)})
+
+
+def _read_reshape_like(r: RelayCall) -> Canon:
+    return read_layer(r) or same("reshape_like")(r)
+
+
+def _reshape(w: RelayLowering, data: Any, newshape: tuple[Dim, ...]) -> Any:
+    codes = _codes(w.shape_of(data), newshape) if sum(isinstance(size, SymDim) for size in newshape) > 1 else None
+    return w.reshaped(data, newshape) if codes is None else w.call("reshape", data, codes)
 
 
 def _codes(before: Sequence[Dim], after: Sequence[Dim]) -> list[int] | None:
@@ -110,30 +102,21 @@ def _codes(before: Sequence[Dim], after: Sequence[Dim]) -> list[int] | None:
     return None if old or new or codes.count(-1) > 1 else codes
 
 
-def _transpose(w: RelayLowering) -> Any:
-    axes = w["axes"]
-    if axes is None or axes == tuple(reversed(range(len(axes)))):
-        return relay.transpose(w.x)
-    return relay.transpose(w.x, axes)
+def _transpose(w: RelayLowering, data: Any, axes: tuple[int, ...]) -> Any:
+    return w.call("transpose", data, None if axes == tuple(reversed(range(len(axes)))) else axes)
 
 
-def _squeeze(w: RelayLowering) -> Any:
-    axes = w["axis"]
-    if axes is None:
-        raise ValueError("squeeze: the type of the operand must be known to write it in Relay")
-    w.known([w.type().shape[axis] for axis in axes])
-    return relay.squeeze(w.x, list(axes)) if axes else relay.copy(w.x)
+def _squeeze(w: RelayLowering, data: Any, axis: tuple[int, ...]) -> Any:
+    known([w.shape_of(data)[place] for place in axis])
+    return w.call("squeeze", data, list(axis)) if axis else w.call("copy", data)
 
 
-def _read_reverse(r: RelayCall) -> Canon:
-    return Canon("reverse", (r.x,), {"axis": (r["axis"],)})
-
-
-def _reverse(w: RelayLowering) -> Any:
-    result = w.x
-    for axis in w["axis"]:
-        result = relay.reverse(result, axis)
-    return result if w["axis"] else relay.copy(result)
+def _reverse(w: RelayLowering, data: Any, axis: tuple[int, ...]) -> Any:
+    if not axis:
+        return w.call("copy", data)
+    for place in axis:
+        data = w.call("reverse", data, place)
+    return data
 
 
 # ---------------------------------------------------------------- copies
@@ -143,42 +126,39 @@ def _read_broadcast(r: RelayCall) -> Canon:
     return Canon("broadcast_to", (r.x,), {"shape": r.result.shape})
 
 
-def _repeat(w: RelayLowering) -> Any:
-    if w["axis"] is None:
-        return relay.repeat(relay.reshape(w.x, [-1]), w["repeats"], 0)
-    return relay.repeat(w.x, w["repeats"], w["axis"])
+def _repeat(w: RelayLowering, data: Any, repeats: int, axis: int | None) -> Any:
+    if axis is None:
+        data, axis = w.reshape(data, (math.prod(w.sizes_of(data)),)), 0
+    return w.call("repeat", data, repeats, axis)
 
 
 # ---------------------------------------------------------------- padding
 
 
 def _read_pad(r: RelayCall) -> Canon:
-    value, mode = number(r.call.args[1]), r["pad_mode"]
+    value, mode, dtype = r.number(1), r["pad_mode"], r.type().dtype
     attrs: dict[str, Any] = {"pad_width": r["pad_width"], "pad_mode": mode}
-    if mode != "constant":
-        return Canon("nn.pad", (r.x,), attrs)
-    dtype = r.type().dtype
-    kind = float if "float" in dtype else bool if dtype == "bool" else int
-    check(kind is float or kind(value) == value)
-    return Canon("nn.pad", (r.x,), {**attrs, "pad_value": kind(value)})
+    if mode == "constant":
+        kind = float if is_float(dtype) else bool if dtype == "bool" else int
+        unread_unless(kind is float or kind(value) == value)
+        attrs["pad_value"] = kind(value)
+    return Canon("nn.pad", (r.x,), attrs)
 
 
 def _read_mirror_pad(r: RelayCall) -> Canon:
-    check(r["mode"] == "REFLECT")
+    unread_unless(r["mode"] == "REFLECT")
     return Canon("nn.pad", (r.x,), {"pad_width": r["pad_width"], "pad_mode": "reflect"})
 
 
-def _pad(w: RelayLowering) -> Any:
-    widths, mode = w["pad_width"], w["pad_mode"]
-    if isinstance(widths, int):
-        raise ValueError("nn.pad: the type of the operand must be known to write it in Relay")
-    if not any(width for pair in widths for width in pair):
-        return relay.copy(w.x)
-    if mode == "constant":
-        return padded(w.x, list(widths), w.type().dtype, w["pad_value"])
-    if min(width for pair in widths for width in pair) < 0:
-        raise ValueError(f"nn.pad: pad_width: with the mode {mode!r}, Relay can't crop, found {widths}")
-    return relay.nn.pad(w.x, widths, pad_mode=mode)
+def _pad(w: RelayLowering, data: Any, pad_width: Any, pad_value: Any, pad_mode: str) -> Any:
+    widths = [width for pair in pad_width for width in pair]
+    if not any(widths):
+        return w.call("copy", data)
+    if pad_mode == "constant":
+        return padded(w, data, list(pad_width), pad_value)
+    if min(widths) < 0:
+        raise ValueError(f"nn.pad: pad_width: with the mode {pad_mode!r}, Relay can't crop, found {pad_width}")
+    return w.call("nn.pad", data, pad_width, pad_mode=pad_mode)
 
 
 # ---------------------------------------------------------------- slices
@@ -187,15 +167,15 @@ def _pad(w: RelayLowering) -> Any:
 def _read_slice(r: RelayCall) -> Canon:
     """A missing stride is 1. In the mode "size", ``end`` holds sizes, and strides are not looked at."""
     begin, end, strides = r["begin"], r["end"], r["strides"]
-    check(begin is not None and end is not None and len(begin) == len(end))
+    unread_unless(begin is not None and end is not None and len(begin) == len(end))
     axes = r["axes"] if r["axes"] is not None else tuple(range(len(begin)))
-    check(len(axes) == len(begin))
+    unread_unless(len(axes) == len(begin))
     if r["slice_mode"] == "size":
-        check(all(first >= 0 for first in begin))
+        unread_unless(all(first >= 0 for first in begin))
         end = [r.size(axis) if size < 0 else first + size for axis, first, size in zip(axes, begin, end)]
         steps = (1,) * len(begin)
     else:
-        check(r["slice_mode"] == "end")
+        unread_unless(r["slice_mode"] == "end")
         steps = (*(strides or ()), *(1,) * len(begin))[: len(begin)]
     return Canon("strided_slice", (r.x,), {"begin": begin, "end": tuple(end), "strides": steps, "axes": axes})
 
@@ -206,32 +186,27 @@ def _read_slice_like(r: RelayCall) -> Canon:
     return Canon("strided_slice", (r.x,), {"begin": (0,) * len(axes), "end": ends, "strides": None, "axes": axes})
 
 
-def _strided_slice(w: RelayLowering) -> Any:
-    axes, begin, end, strides = w["axes"], w["begin"], w["end"], w["strides"]
+def _strided_slice(w: RelayLowering, data: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+    """Relay takes as many strides as axes, and the first axes if none are named."""
     if not begin:
-        return relay.copy(w.x)
-    if axes is None or None in begin or None in end:
-        raise ValueError("strided_slice: the type of the operand must be known to write it in Relay")
-    return sliced(w.x, axes, begin, end, strides)
+        return w.call("copy", data)
+    options: dict[str, Any] = {} if set(strides) == {1} else {"strides": strides}
+    if axes != tuple(range(len(axes))):
+        options = {"strides": strides, "axes": axes}
+    return w.call("strided_slice", data, begin, end, **options)
 
 
 # ---------------------------------------------------------------- lookups
 
 
-def _places(r: RelayCall, position: int) -> Any:
-    """The array of places that a constant operand is, ``None`` for any other operand."""
-    operand = r.call.args[position]
-    return operand.data.numpy() if isinstance(operand, relay.Constant) else None
-
-
 def _read_take(r: RelayCall) -> Canon:
     """The reading of ``take``. Relay clips places beyond the axis, or takes them modulo its size. Torch counts a
     negative place from the end, and accepts no other place outside the axis."""
-    check(r["batch_dims"] == 0 and r.type(1).dtype in ("int32", "int64") and r["mode"] in _MODES)
-    axis, indices, known = r["axis"], r.call.args[1], _places(r, 1)
+    unread_unless(r["batch_dims"] == 0 and r.type(1).dtype in ("int32", "int64") and r["mode"] in _MODES)
+    axis, indices = r["axis"], r.operands[1]
     size = r.size(axis) if axis is not None else math.prod([r.size(a) for a in range(r.type().ndim)])
-    if known is not None and _are_within(known, size):
-        indices = LiteralOperand(int(known)) if known.ndim == 0 else indices
+    if _are_within(indices, size):
+        indices = indices if indices.data.shape else LiteralOperand(int(indices.data.numpy()))
     elif r["mode"] == "clip":
         indices = Canon("clip", (indices,), {"a_min": 0, "a_max": size - 1})
     elif r["mode"] == "wrap":
@@ -239,52 +214,50 @@ def _read_take(r: RelayCall) -> Canon:
     return Canon("take", (r.x, indices), {"axis": axis})
 
 
-def _are_within(places: Any, size: int) -> bool:
-    """True if all of the places are at least 0 and less than the size."""
+def _are_within(operand: Any, size: int) -> bool:
+    """True if an operand is a constant of places that are at least 0 and less than the size."""
+    places = operand.data.numpy() if isinstance(operand, relay.Constant) else np.array([])
     return bool(places.size and places.min() >= 0 and places.max() < size)
 
 
 _MODES: Final = ("clip", "wrap", "fast")
 
 
-def _take(w: RelayLowering) -> Any:
-    axis, indices = w["axis"], w.types[1]
-    sizes = w.shape() if axis is None else w.known([w.type().shape[axis]])
-    size = math.prod(sizes)
-    if isinstance(indices, int):
-        return relay.take(w.x, const(indices % size, "int32"), axis)
-    operand = w.operands[1]
-    if isinstance(operand, relay.Constant):
-        places = operand.data.numpy()
-        if _are_within(places, size):
-            return relay.take(w.x, operand, axis)
-    if w.type(1).dtype == "bool":
-        raise ValueError("take: Relay takes no bools for places")
-    return relay.take(w.x, operand, axis, mode="wrap")
+def _take(w: RelayLowering, data: Any, indices: Any, axis: int | None) -> Any:
+    size = math.prod(w.sizes_of(data)) if axis is None else known([w.shape_of(data)[axis]])[0]
+    if is_number(indices):
+        return w.call("take", data, w.tensor(indices % size, "int32"), axis)
+    if _are_within(indices, size):
+        return w.call("take", data, indices, axis)
+    if w.dtype_of(indices) == "bool":
+        raise ValueError("Relay takes no bools for places")
+    return w.call("take", data, indices, axis, mode="wrap")
 
 
-def _first(x: Any, shape: Sequence[int], wanted: Sequence[int]) -> Any:
+def _first(w: RelayLowering, data: Any, wanted: Sequence[int]) -> Any:
     """The first elements of each axis of a tensor, as many as wanted."""
-    axes = [axis for axis, (size, most) in enumerate(zip(shape, wanted)) if size != most]
-    return sliced(x, axes, [0] * len(axes), [wanted[axis] for axis in axes]) if axes else x
+    sizes = w.sizes_of(data)
+    axes = tuple([axis for axis, (size, most) in enumerate(zip(sizes, wanted)) if size != most])
+    if not axes:
+        return data
+    return w.write("strided_slice", data, begin=(0,) * len(axes), end=tuple([wanted[axis] for axis in axes]), axes=axes)
 
 
-def _gather(w: RelayLowering) -> Any:
+def _gather(w: RelayLowering, data: Any, indices: Any, axis: int) -> Any:
     """Relay has as many places as elements, except along the axis."""
-    shape, axis = w.shape(), w["axis"]
-    wanted = [size if a == axis else count for a, (size, count) in enumerate(zip(shape, w.shape(1)))]
-    return relay.gather(_first(w.x, shape, wanted), axis, w.expr(1))
+    sizes = zip(w.sizes_of(data), w.sizes_of(indices))
+    data = _first(w, data, [size if place == axis else count for place, (size, count) in enumerate(sizes)])
+    return w.call("gather", data, axis, indices)
 
 
 def _read_scatter(r: RelayCall) -> Canon:
-    check(r["reduction"] == "update")
-    return Canon("scatter", r.operands, {"axis": r["axis"]})
+    unread_unless(r["reduction"] == "update")
+    return same("scatter")(r)
 
 
-def _scatter(w: RelayLowering) -> Any:
+def _scatter(w: RelayLowering, data: Any, indices: Any, updates: Any, axis: int) -> Any:
     """Relay has as many updates as places."""
-    updates = _first(w.expr(2), w.shape(2), w.shape(1))
-    return relay.scatter_elements(w.x, w.expr(1), updates, w["axis"])
+    return w.call("scatter_elements", data, indices, _first(w, updates, w.sizes_of(indices)), axis)
 
 
 # ---------------------------------------------------------------- diagonals
@@ -295,119 +268,93 @@ def _read_set_diag(r: RelayCall) -> Canon:
     return Canon("matrix_set_diag", r.operands, {"k": (r["k1"], r["k2"]), "align": "_".join(words)})
 
 
-def _set_diag(w: RelayLowering) -> Any:
-    low, high = w["k"]
-    options = {} if is_default(w.op, "align", w["align"]) else {"align": w["align"]}
-    return relay.matrix_set_diag(w.x, w.expr(1), low if low == high else (low, high), **options)
+def _set_diag(w: RelayLowering, data: Any, diagonal: Any, k: tuple[int, int], align: str) -> Any:
+    return w.call("matrix_set_diag", data, diagonal, k[0] if k[0] == k[1] else k, align=align)
 
 
 def _read_trilu(r: RelayCall) -> Canon:
-    k = number(r.call.args[1])
-    check(isinstance(k, int))
+    k = r.number(1)
+    unread_unless(isinstance(k, int))
     return Canon("trilu", (r.x,), {"k": k, "upper": bool(r["upper"])})
+
+
+def _trilu(w: RelayLowering, data: Any, k: int, upper: bool) -> Any:
+    return w.call("trilu", data, w.tensor(k, "int32"), upper)
 
 
 # ---------------------------------------------------------------- tensors of nothing but attributes, or like others
 
 
-def _filled(name: str) -> RelayRow:
-    function = getattr(relay, name)
-
+def _filled(op: str) -> TvmRow:
     def read(r: RelayCall) -> Canon:
-        return Canon(name, (), {"shape": r.result.shape, "dtype": r.result.dtype})
+        return Canon(op, (), {"shape": r.result.shape, "dtype": r.result.dtype})
 
-    return RelayRow(name, lambda w: function(w["shape"], w["dtype"]), {name: read})
-
-
-def _alike(name: str) -> RelayRow:
-    function = getattr(relay, name)
-    return RelayRow(name, lambda w: function(w.x), {name: same(name)})
+    return row(op, write=lambda w, shape, dtype: w.call(op, shape, dtype), read=read)
 
 
 def _read_full(r: RelayCall) -> Canon:
     value, dtype = literal(r.x), r.result.dtype
-    check(r.type().dtype == dtype)
+    unread_unless(r.type().dtype == dtype)
     # A number alone is of torch's default dtype.
-    own = (
-        {bool: "bool", int: "int64", float: "float32"}[type(value.value)]
-        if isinstance(value, LiteralOperand)
-        else dtype
-    )
+    own = dtype_of_number(value.value) if isinstance(value, LiteralOperand) else dtype
     return Canon("full", (value,), {"shape": r.result.shape, "dtype": "" if own == dtype else dtype})
 
 
 def _read_full_like(r: RelayCall) -> Canon:
-    check(r.type(0).dtype == r.type(1).dtype)
-    return Canon("full_like", (r.x, literal(r.call.args[1])))
+    unread_unless(r.type(0).dtype == r.type(1).dtype)
+    return Canon("full_like", (r.x, literal(r.operands[1])))
 
 
-def _fill(w: RelayLowering, position: int, dtype: str) -> Any:
+def _fill(w: RelayLowering, value: Any) -> Any:
     """The number to fill with, as a tensor without axes."""
-    found = w.types[position]
-    if isinstance(found, float) and not dtype.startswith(("float", "bfloat")):
-        found = bool(found) if dtype == "bool" else int(found)
-    if isinstance(found, (bool, int, float)):
-        return const(found, dtype)
-    value = w.expr(position, dtype)
-    return value if w.type(position).ndim == 0 else relay.reshape(value, [])
+    if isinstance(value, float) and not is_float(w.dtype):
+        value = bool(value) if w.dtype == "bool" else int(value)
+    return w.cast(value, w.dtype) if is_number(value) else w.reshape(w.cast(value, w.dtype), ())
 
 
-def _full(w: RelayLowering) -> Any:
-    dtype = w.result.dtype
-    return relay.full(_fill(w, 0, dtype), w["shape"], dtype)
-
-
-def _full_like(w: RelayLowering) -> Any:
-    return relay.full_like(w.x, _fill(w, 1, w.type().dtype))
+def _full(w: RelayLowering, value: Any, shape: tuple[Dim, ...], dtype: str) -> Any:
+    return w.call("full", _fill(w, value), shape, w.dtype)
 
 
 def _read_arange(r: RelayCall) -> Canon:
-    start, stop, step = map(number, r.operands)
-    dtype = r.result.dtype
-    if dtype.startswith(("int", "uint")):
-        check(all(float(bound).is_integer() for bound in (start, stop, step)))
-    start, stop, step = (int(bound) if float(bound).is_integer() else bound for bound in (start, stop, step))
+    bounds, dtype = [r.number(place) for place in range(3)], r.result.dtype
+    whole = [float(bound).is_integer() for bound in bounds]
+    unread_unless(is_float(dtype) or all(whole))
+    start, stop, step = (int(bound) if is_whole else bound for bound, is_whole in zip(bounds, whole))
     return Canon("arange", (), {"start": start, "stop": stop, "step": step, "dtype": dtype})
 
 
-def _arange(w: RelayLowering) -> Any:
-    dtype = w["dtype"]
-    bounds = [w[name] for name in ("start", "stop", "step")]
+def _arange(w: RelayLowering, start: Any, stop: Any, step: Any, dtype: str) -> Any:
+    bounds = (start, stop, step)
     if "int" in dtype and not all(float(bound).is_integer() for bound in bounds):
-        raise ValueError(f"arange: in Relay, integers count from and by integers, found {tuple(bounds)}")
-    return relay.arange(*[const(bound, dtype) for bound in bounds], dtype)
+        raise ValueError(f"arange: in Relay, integers count from and by integers, found {bounds}")
+    return w.call("arange", *[const(bound, dtype) for bound in bounds], dtype)
 
 
 ROWS: Final = (
-    _filled("zeros"),
-    _filled("ones"),
-    RelayRow("full", _full, {"full": _read_full}),
-    _alike("zeros_like"),
-    _alike("ones_like"),
-    RelayRow("full_like", _full_like, {"full_like": _read_full_like}),
-    RelayRow("arange", _arange, {"arange": _read_arange}),
-    _joined("concatenate", relay.concatenate),
-    _joined("stack", relay.stack),
-    RelayRow("split", _split, {"split": same("split")}),
-    RelayRow("reshape", _reshape, {
-        "reshape": _read_reshape, "nn.batch_flatten": lambda r: Canon("reshape", (r.x,), {"newshape": (0, -1)}),
-    }),
-    RelayRow("reshape_like", lambda w: relay.reshape_like(w.x, w.expr(1), **w.options()),
-        {"reshape_like": lambda r: read_layer(r) or same("reshape_like")(r)}),
-    RelayRow("transpose", _transpose, {"transpose": same("transpose")}),
-    row("expand_dims", relay.expand_dims),
-    RelayRow("squeeze", _squeeze, {"squeeze": same("squeeze")}),
-    RelayRow("reverse", _reverse, {"reverse": _read_reverse}),
-    row("layout_transform", relay.layout_transform),
-    RelayRow("broadcast_to", lambda w: relay.broadcast_to(w.x, w["shape"]),
-        {"broadcast_to": _read_broadcast, "broadcast_to_like": _read_broadcast}),
-    RelayRow("repeat", _repeat, {"repeat": same("repeat")}),
-    row("tile", relay.tile),
-    RelayRow("nn.pad", _pad, {"nn.pad": _read_pad, "nn.mirror_pad": _read_mirror_pad}),
-    RelayRow("strided_slice", _strided_slice, {"strided_slice": _read_slice, "slice_like": _read_slice_like}),
-    RelayRow("take", _take, {"take": _read_take}),
-    RelayRow("gather", _gather, {"gather": same("gather")}),
-    RelayRow("scatter", _scatter, {"scatter_elements": _read_scatter}),
-    RelayRow("matrix_set_diag", _set_diag, {"matrix_set_diag": _read_set_diag}),
-    RelayRow("trilu", lambda w: relay.trilu(w.x, const(w["k"], "int32"), w["upper"]), {"trilu": _read_trilu}),
+    *map(_filled, ("zeros", "ones")),
+    row("full", write=_full, read=_read_full),
+    *map(row, ("zeros_like", "ones_like")),
+    row("full_like", write=lambda w, data, value: w.call("full_like", data, _fill(w, value)), read=_read_full_like),
+    row("arange", write=_arange, read=_read_arange),
+    *map(_join, ("concatenate", "stack")),
+    row("split", write=_split),
+    TvmRow("reshape", _reshape, {"reshape": _read_reshape, "nn.batch_flatten": _read_flatten}),
+    row("reshape_like", read=_read_reshape_like),
+    row("transpose", write=_transpose),
+    row("expand_dims"),
+    row("squeeze", write=_squeeze),
+    row("reverse", write=_reverse, read=lambda r: same("reverse", given={"axis": (r["axis"],)})(r)),
+    row("layout_transform"),
+    TvmRow("broadcast_to", lambda w, data, shape: w.call("broadcast_to", data, shape),
+           {"broadcast_to": _read_broadcast, "broadcast_to_like": _read_broadcast}),
+    row("repeat", write=_repeat),
+    row("tile"),
+    TvmRow("nn.pad", _pad, {"nn.pad": _read_pad, "nn.mirror_pad": _read_mirror_pad}),
+    TvmRow("strided_slice", _strided_slice, {"strided_slice": _read_slice, "slice_like": _read_slice_like}),
+    row("take", write=_take, read=_read_take),
+    row("gather", write=_gather),
+    row("scatter", "scatter_elements", write=_scatter, read=_read_scatter),
+    row("matrix_set_diag", write=_set_diag, read=_read_set_diag),
+    row("trilu", write=_trilu, read=_read_trilu),
 )  # fmt: skip

@@ -1,10 +1,8 @@
-"""The form of the table: rows, and the tools of their readers and writers."""
+"""The tools of the readers of Relay's calls, and of the writers of canonical ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -14,24 +12,13 @@ from tvm.ir import Op
 from tvm.runtime import _ffi_api
 
 from gsl.front.core.infer import number_of, require_finite
-from gsl.front.core.lower import LoweringTarget, completed, promoted, type_or_number
+from gsl.front.core.lower import LoweringTarget
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.graph import SymDim, TensorType, Type
-from gsl.spec import TABLE
-from gsl.spec.meaning import infer
-
-FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
-
-
-class RelayUnreadError(Exception):
-    """A call has no exact canonical reading."""
-
-
-def check(condition: bool) -> None:
-    """End the reading of a call unless it is certain to be exact."""
-    if not condition:
-        raise RelayUnreadError
-
+from gsl.front.tvm.spellings import TvmCall, TvmLowering, TvmUnread, function
+from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.spec import TABLE, Trait
+from gsl.spec.meaning import has_symbols
+from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- reading
 
@@ -54,11 +41,6 @@ def name_of(op: Op) -> str:
 _NAMES: Final[dict[int, str]] = {}
 
 
-def is_call(expr: Any, *names: str) -> bool:
-    """True for a call of one of these operators."""
-    return isinstance(expr, relay.Call) and isinstance(expr.op, Op) and name_of(expr.op) in names
-
-
 def names_of(attrs: Any) -> Collection[str]:
     """The names of attributes. (Those of TVM are no mappings: they can't be gone through themselves.)"""
     kind = type(attrs)
@@ -77,73 +59,27 @@ _FIELDS: Final[dict[type, tuple[str, ...]]] = {}
 """The names of the attributes by class, which TVM is asked for once."""
 
 
-@dataclass(frozen=True)
-class RelayCall:
-    """A call of Relay's that is to be read: ``r["axis"]`` is an attribute as a Python value, ``r.x`` the first
-    operand."""
+_PER_AXIS: Final = frozenset(("strides", "padding", "output_padding", "dilation", "pool_size"))
 
-    call: Any
-    scope: LoweringTarget
 
-    @cached_property
-    def attrs(self) -> Mapping[str, Any]:
-        attrs = self.call.attrs
-        if attrs is None:
-            return {}
-        return {name: plain(getattr(attrs, name)) for name in names_of(attrs)}
+class RelayCall(TvmCall):
+    """A call of Relay that is to be read."""
 
     def __getitem__(self, name: str) -> Any:
-        return self.attrs[name]
+        value = super().__getitem__(name)
+        if name == "out_dtype":
+            # Of the dtype of both operands it is the default.
+            return "" if value == self.type(0).dtype == self.type(1).dtype else value
+        # One number counts for all axes of a convolution or a pooling.
+        is_window = name in _PER_AXIS and name_of(self.call.op).startswith("nn.")
+        return value[0] if is_window and len(value) == 1 else value
 
-    @property
-    def x(self) -> Any:
-        return self.operands[0]
-
-    @cached_property
-    def operands(self) -> tuple[Any, ...]:
-        return items(self.call.args)
-
-    def type(self, position: int = 0) -> TensorType:
-        """The type of an operand that the reading depends on."""
-        return tensor_type(self.scope.type_of(self.operands[position]))
-
-    @property
-    def result(self) -> TensorType:
-        return tensor_type(self.scope.type_of(self.call))
-
-    @property
-    def out_dtype(self) -> str:
-        """The dtype that is asked for, as the canonical operators have it: "" where it is that of both operands."""
-        wanted = self["out_dtype"]
-        return "" if wanted == self.type(0).dtype == self.type(1).dtype else str(wanted)
-
-    def size(self, axis: int, position: int = 0) -> int:
-        """A size of an operand, which has to be known."""
-        found = self.type(position).shape[axis]
-        check(isinstance(found, int))
-        assert isinstance(found, int)
+    def number(self, position: int) -> bool | int | float:
+        """The number that an operand is, which the canonical operator has for an attribute."""
+        found = scalar(self.operands[position])
+        if found is None:
+            raise TvmUnread
         return found
-
-
-def tensor_type(found: Type | None) -> TensorType:
-    if not isinstance(found, TensorType):
-        raise RelayUnreadError
-    return found
-
-
-def plain(value: Any) -> Any:
-    """The value of an attribute in Python: numbers, strings, tuples, ``None``. UnreadError for a size not known."""
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, (str, tvm.runtime.String)):
-        return str(value)
-    if isinstance(value, (tvm.tir.IntImm, tvm.tir.FloatImm)):
-        return value.value
-    if isinstance(value, (tvm.ir.Array, list, tuple)):
-        return tuple(map(plain, value))
-    if isinstance(value, relay.Expr):
-        return value
-    raise RelayUnreadError
 
 
 def scalar(expr: Any) -> bool | int | float | None:
@@ -158,130 +94,90 @@ def literal(expr: Any) -> Any:
     return expr if found is None else LiteralOperand(found)
 
 
-def literals(operands: Sequence[Any]) -> tuple[Any, ...]:
-    """The operands with a literal for each constant number beside a tensor."""
-    found = tuple(map(literal, operands))
-    return tuple(operands) if all(isinstance(operand, LiteralOperand) for operand in found) else found
-
-
-def number(expr: Any) -> bool | int | float:
-    """The number that an operand is, which the canonical operator has for an attribute."""
-    found = scalar(expr)
-    if found is None:
-        raise RelayUnreadError
-    return found
-
-
-RelayLift = Callable[[RelayCall], Canon]
-"""Reads a call, or raises UnreadError. That the types are those of the call is looked at afterwards."""
-
-
-def same(op: str, **given: Any) -> RelayLift:
-    """The reader of a call whose operands and attributes are the canonical ones."""
-    own = {name: spec for name, spec in TABLE[op].attrs.items() if spec.derive is None and name not in given}
-
-    def read(r: RelayCall) -> Canon:
-        attrs = {name: r[name] for name in own if name in r.attrs}
-        flags = {name: bool(value) for name, value in attrs.items() if isinstance(own[name].default, bool)}
-        return Canon(op, r.operands, {**attrs, **flags, **given})
-
-    return read
-
-
-def of_floats(op: str) -> RelayLift:
-    """The same for an operator that torch has of floats alone."""
-    identity = same(op)
-
-    def read(r: RelayCall) -> Canon:
-        check(r.type().dtype in FLOATS)
-        return identity(r)
-
-    return read
+def with_literals(canon: Canon) -> Canon:
+    """A reading of arithmetic with a literal for each constant number beside a tensor."""
+    if canon.op not in TABLE or Trait.BROADCASTING not in TABLE[canon.op].traits:
+        return canon
+    found = tuple(map(literal, canon.operands[-2:]))
+    if all(isinstance(operand, LiteralOperand) for operand in found):
+        return canon
+    return Canon(canon.op, (*canon.operands[:-2], *found), canon.attrs)
 
 
 # ---------------------------------------------------------------- writing
 
 
-class RelayLowering:
-    """A canonical call that is to be written: ``w["axis"]``, its operands, and their types.
+class RelayTarget:
+    """The types of the expressions over which a call is written, and of those of which it is composed: Relay has not
+    inferred these yet."""
 
-    The attributes are in canonical form, without those that follow from the operands.
-    """
+    def __init__(self, scope: LoweringTarget) -> None:
+        self.scope = scope
+        self._made: dict[int, tuple[Any, Type]] = {}
+        """The types of new expressions by the identity of these, which stay."""
 
-    def __init__(self, op: str, attrs: Mapping[str, Any], operands: Sequence[Any], scope: LoweringTarget) -> None:
-        self.op = op
-        self.operands = tuple(operands)
-        self.types = tuple([type_or_number(operand, scope) for operand in self.operands])
-        self.attrs = completed(op, attrs, self.types)
+    def type_of(self, value: Any) -> Type | None:
+        known = self._made.get(id(value))
+        return self.scope.type_of(value) if known is None else known[1]
 
-    def __getitem__(self, name: str) -> Any:
-        value = self.attrs[name]
-        if isinstance(value, SymDim) or (isinstance(value, tuple) and any(isinstance(item, SymDim) for item in value)):
-            raise ValueError(f"{self.op}: {name}: Relay needs sizes that are known, found {value}")
+    def note(self, value: Any, type: Type) -> Any:
+        """The new expression, whose type is noted."""
+        self._made[id(value)] = value, type
         return value
 
-    def type(self, position: int = 0) -> TensorType:
-        """The type of an operand on which the writing depends."""
-        found = self.types[position]
-        if not isinstance(found, TensorType):
-            raise ValueError(f"{self.op}: the type of operand {position} must be known to write it in Relay")
-        return found
 
-    def shape(self, position: int = 0) -> tuple[int, ...]:
-        """The shape of an operand, all of whose sizes have to be known."""
-        return self.known(self.type(position).shape)
+class RelayLowering(TvmLowering[RelayTarget]):
+    """The writing of one canonical call as a nested expression."""
 
-    def known(self, shape: Sequence[Any]) -> tuple[int, ...]:
-        if not all(isinstance(size, int) for size in shape):
-            raise ValueError(f"{self.op}: Relay needs sizes that are known, found {tuple(shape)}")
-        return tuple(shape)
+    framework = "Relay"
+    functions = relay
 
-    @cached_property
-    def result(self) -> TensorType:
-        """The type of the call."""
-        found = infer(TABLE[self.op], self.types, self.attrs)
-        if not isinstance(found, TensorType):
-            raise ValueError(f"{self.op}: the types of the operands must be known to write it in Relay")
-        return found
+    def call(self, name: str, *args: Any, type: Any = None, **attrs: Any) -> Any:
+        """A call of a function of Relay, which has the type of the canonical call unless another one is given; or its
+        first result, where it has several and the canonical call has one.
 
-    def expr(self, position: int = 0, dtype: str = "") -> Any:
-        """An operand as an expression, in a dtype if one is given."""
-        operand, found = self.operands[position], self.types[position]
-        if isinstance(found, (bool, int, float)):
-            return const(found, dtype or self.result.dtype)
-        if dtype and self.type(position).dtype != dtype:
-            return relay.cast(operand, dtype)
-        return operand
-
-    @property
-    def x(self) -> Any:
-        return self.expr(0)
-
-    def options(self, *skipped: str) -> dict[str, Any]:
-        """The attributes that are not the default ones, but for some."""
-        found = {name: self[name] for name in self.attrs if name not in skipped}
-        return {name: value for name, value in found.items() if not is_default(self.op, name, value)}
-
-    def products(self) -> tuple[Any, Any, dict[str, Any]]:
-        """Two operands that are multiplied, cast where their dtypes differ, and the dtype of the result as an option.
+        ValueError for sizes that are not known.
         """
-        wanted = self["out_dtype"]
-        if wanted and self.type(0).dtype == self.type(1).dtype:
-            return self.expr(0), self.expr(1), {} if wanted == self.type(0).dtype else {"out_dtype": wanted}
-        return self.expr(0, wanted), self.expr(1, wanted), {}
+        for given in (*args, *attrs.values()):
+            if has_symbols(tuple(given) if isinstance(given, list) else given):
+                raise ValueError(f"Relay needs sizes that are known, found {given}")
+        made = function(self.functions, name)(*args, **attrs)
+        if isinstance(made, relay.expr.TupleWrapper):
+            made = made.astuple() if isinstance(self.result, TupleType) else made[0]
+        return self.target.note(made, self.result if type is None else type)
 
-    def common(self, first: int = 0, second: int = 1) -> str:
-        """The dtype that torch gives two operands when they meet."""
-        return promoted(self.types[first], self.types[second])
+    def cast(self, value: Any, dtype: str) -> Any:
+        if is_number(value):
+            return self.tensor(value, dtype)
+        own = self.type_of(value)
+        return value if own.dtype == dtype else self.call("cast", value, dtype, type=TensorType(own.shape, dtype))
 
-    def promoted(self, first: int = 0, second: int = 1) -> tuple[Any, Any]:
-        """Two operands in their common dtype."""
-        dtype = self.common(first, second)
-        return self.expr(first, dtype), self.expr(second, dtype)
+    def tensor(self, value: Any, dtype: str) -> Any:
+        """A number or an array as a tensor. ValueError if it does not fit."""
+        return self.target.note(const(value, dtype), TensorType(np.shape(value), dtype))
 
+    def permute(self, value: Any, axes: Sequence[int]) -> Any:
+        if list(axes) == list(range(len(axes))):
+            return value
+        own = self.type_of(value)
+        type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
+        return self.call("transpose", value, list(axes), type=type)
 
-RelayLower = Callable[[RelayLowering], Any]
-"""Writes a call as a nested expression, or raises ValueError."""
+    def reshape(self, value: Any, shape: Sequence[Dim]) -> Any:
+        own = self.type_of(value)
+        return value if own.shape == tuple(shape) else self.reshaped(value, shape)
+
+    def reshaped(self, value: Any, shape: Sequence[Dim]) -> Any:
+        """A tensor of another shape, of which Relay can infer one size that is not known."""
+        sizes = [-1 if isinstance(size, SymDim) else size for size in shape]
+        if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes) or any(size < -1 for size in sizes):
+            raise ValueError(f"Relay needs sizes that are known, but for one, found {tuple(shape)}")
+        zero = {"allowzero": True} if 0 in sizes else {}
+        return self.call("reshape", value, sizes, type=TensorType(tuple(shape), self.dtype_of(value)), **zero)
+
+    def full(self, value: bool | int | float, shape: Sequence[Dim], dtype: str) -> Any:
+        type = TensorType(tuple(shape), dtype)
+        return self.call("full", self.cast(value, dtype), tuple(shape), dtype, type=type)
 
 
 def const(value: Any, dtype: str) -> Any:
@@ -297,42 +193,6 @@ def const(value: Any, dtype: str) -> Any:
     if isinstance(value, (int, float)):
         require_finite(value, float(made), dtype)
     return relay.const(made, dtype)
-
-
-def reshaped(w: RelayLowering, x: Any, shape: Sequence[Any]) -> Any:
-    """A tensor of another shape, of which Relay can infer one size that is not known."""
-    sizes = [-1 if isinstance(size, SymDim) else size for size in shape]
-    if sizes.count(-1) > 1 or (-1 in sizes and 0 in sizes) or any(size < -1 for size in sizes):
-        raise ValueError(f"{w.op}: Relay needs sizes that are known, but for one, found {tuple(shape)}")
-    return relay.reshape(x, sizes, **({"allowzero": True} if 0 in sizes else {}))
-
-
-def is_default(op: str, name: str, value: Any) -> bool:
-    default = TABLE[op].attrs[name].default
-    return type(default) is type(value) and bool(default == value)
-
-
-# ---------------------------------------------------------------- rows
-
-
-@dataclass(frozen=True)
-class RelayRow:
-    """One operator in both directions: its lowering, and the calls that are read as it.
-
-    ``read`` is by the name of Relay's operator; ``fields`` by that and the place of one of several results.
-    """
-
-    op: str
-    write: RelayLower
-    read: Mapping[str, RelayLift] = field(default_factory=dict)
-    fields: Mapping[tuple[str, int], RelayLift] = field(default_factory=dict)
-
-
-def row(op: str, function: Callable[..., Any]) -> RelayRow:
-    """The row of an operator that Relay has just as it is."""
-    return RelayRow(
-        op, lambda w: function(*[w.expr(place) for place in range(len(w.operands))], **w.options()), {op: same(op)}
-    )
 
 
 def last(axis: int, ndim: int) -> int:
