@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Key = TypeVar("Key")
 
 
 class Different(Exception):
@@ -149,6 +152,26 @@ def expected_seconds(rows: Sequence[Row], name: str, size: int) -> float:
         (n, s), (m, t) = known[-2:]
         growth = max(t / s / (m / n), 1.0) if m > n and s > 0.01 else 1.0
     return known[-1][1] * size / known[-1][0] * growth
+
+
+def exponent(rows: Sequence[Row], name: str) -> float | None:
+    """The slope of the least-squares line through the logarithms of sizes and times; ``None`` of fewer than two."""
+    points = [(math.log(row.size), math.log(s)) for row in rows if (s := row.seconds(name))]
+    if len(points) < 2:
+        return None
+    x0, y0 = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
+    return sum((x - x0) * (y - y0) for x, y in points) / sum((x - x0) ** 2 for x, _ in points)
+
+
+def in_turns(calls: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, list[float]]:
+    """The milliseconds of wall time that each call takes in each round; they take turns, there and back."""
+    taken: dict[Key, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds):
+        for name in list(calls)[:: -1 if turn % 2 else 1]:
+            start = time.perf_counter()
+            calls[name]()
+            taken[name].append((time.perf_counter() - start) * 1e3)
+    return taken
 
 
 def shown(row: Row) -> str:

@@ -65,6 +65,13 @@ def times(ratio: float) -> str:
     return f"{ratio:.2f} ×" if ratio < 10 else f"{ratio:,.0f} ×"
 
 
+def goal_of_number(what: str, goal: str, value: float | None, bound: float, shown: str) -> Goal:
+    """A goal that is met when a number is at most its bound; ``shown`` has a place for the number."""
+    if value is None:
+        return Goal(what, goal, "not measured", None)
+    return Goal(what, goal, shown.format(value), value <= bound)
+
+
 def goal_of_ratios(what: str, goal: str, found: Sequence[tuple[str, float | None, float]]) -> Goal:
     """A goal that is met when each ratio, of which its name tells what it is, is at most its bound."""
     shown = "; ".join(f"{times(ratio) if ratio is not None else 'not measured'} {name}" for name, ratio, _ in found)

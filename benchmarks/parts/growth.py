@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks.measure import Different, Job, Meter, Row, duration
+from benchmarks.measure import Different, Job, Meter, Row, duration, exponent
 from benchmarks.parts.views import ViewBuilder
 from benchmarks.section import Goal, Section
 from gsl import Subst, op, pat
@@ -107,15 +106,6 @@ def families() -> tuple[Family, ...]:
         ),
         Family("one fork", "the same rule for one group of all operators", one_fork, group, lambda n: 1),
     )
-
-
-def exponent(rows: Sequence[Row], name: str) -> float | None:
-    """The slope of the least-squares line through the logarithms of sizes and times; ``None`` of fewer than two."""
-    points = [(math.log(row.size), math.log(s)) for row in rows if (s := row.seconds(name))]
-    if len(points) < 2:
-        return None
-    x0, y0 = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
-    return sum((x - x0) * (y - y0) for x, y in points) / sum((x - x0) ** 2 for x, _ in points)
 
 
 def job(family: Family, view: Graph, size: int) -> Job:

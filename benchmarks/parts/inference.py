@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch.fx.experimental.optimization import fuse
 from torch.utils import _pytree as pytree
 
-from benchmarks.measure import Different, Meter
+from benchmarks.measure import Different, Meter, in_turns
 from benchmarks.section import Goal, Section
 from demo.models import MODELS, Model
 from gsl import RuleSet, Workload
@@ -86,12 +85,7 @@ def measure(model: Model) -> dict[str, float | str]:
         expected = ready[BEFORE]()
         for name, call in ready.items():
             require_close(f"{model.name}, {name}", call(), expected)
-        taken: dict[str, list[float]] = {name: [] for name in ready}
-        for _ in range(RUNS):
-            for name, call in ready.items():
-                start = time.perf_counter()
-                call()
-                taken[name].append((time.perf_counter() - start) * 1e3)
+        taken = in_turns(ready, RUNS)
     found: dict[str, float | str] = {name: call for name, call in calls.items() if isinstance(call, str)}
     return found | {name: statistics.median(times) for name, times in taken.items()}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from torch._inductor import config as inductor
 
 import gsl
 import gsl.rules as book
-from benchmarks.measure import Meter
+from benchmarks.measure import Meter, in_turns
 from benchmarks.section import Goal, Section
 from demo.models import MODELS, Model, settle
 from gsl import RuleSet, Workload, kernels
@@ -164,12 +163,7 @@ def measure(model: Model, only: tuple[str, ...] = FORMS, rounds: int = ROUNDS) -
             for _ in range(3):  # weights are packed at the second run
                 found = run()
             errors[name] = float((found - expected).abs().max() / expected.abs().max())
-        taken: dict[str, list[float]] = {name: [] for name in runs}
-        for turn in range(rounds):
-            for name in list(runs)[:: 1 if turn % 2 else -1]:
-                start = time.perf_counter()
-                runs[name]()
-                taken[name].append((time.perf_counter() - start) * 1e3)
+        taken = in_turns(runs, rounds)
     return {name: Timed(statistics.median(times), min(times), errors[name]) for name, times in taken.items()}
 
 
