@@ -3,7 +3,7 @@ decision for the next optimisation of an equal program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, NamedTuple
@@ -68,13 +68,16 @@ class OptimizeReport:
             for trial in self.trials
         ]
 
-    def __str__(self) -> str:
-        lines = [f"{self.name}: {self.decision}"]
+    def measured(self) -> Iterator[tuple[str, str]]:
+        """The times of the whole programs and the error, as far as they are known, each with its name."""
         if self.before is not None and self.after is not None:
-            for what, timing in (("before", self.before), ("after", self.after)):
-                lines.append(f"  {what:6}  {timed(timing)}")
+            yield "before", _timed(self.before)
+            yield "after", _timed(self.after)
         if self.error is not None:
-            lines.append(f"  error   {self.error:.1e} of the largest output")
+            yield "error", f"{self.error:.1e} of the largest output"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.decision}", *(f"  {name:6}  {text}" for name, text in self.measured())]
         rows = [
             (rule, shape if len(shape) <= WIDTH else f"{shape[: WIDTH - 1]}…", *rest)
             for rule, shape, *rest in self.rows()
@@ -112,7 +115,7 @@ class Optimized(NamedTuple):
     report: OptimizeReport
 
 
-def timed(timing: Timing) -> str:
+def _timed(timing: Timing) -> str:
     """A time with its spread, as text."""
     return f"{amount(timing.median, 's')} ± {amount(timing.spread, 's')} ({len(timing.samples)} rounds)"
 
@@ -166,11 +169,8 @@ def page(report: OptimizeReport, old: Workload, new: Workload) -> str:
 
 
 def _summary(report: OptimizeReport) -> str:
-    rows = []
-    if report.before is not None and report.after is not None:
-        rows += [("time before", timed(report.before)), ("time after", timed(report.after))]
-    if report.error is not None:
-        rows.append(("error", f"{report.error:.1e} of the largest output"))
+    names = {"before": "time before", "after": "time after"}
+    rows = [(names.get(name, name), text) for name, text in report.measured()]
     if report.tolerance is not None:
         rows.append(("tolerance", f"{report.tolerance:g}"))
     rows += [("threads", str(report.threads)), ("search", f"{report.search}, {report.seconds:.1f} s")]

@@ -47,6 +47,12 @@ class Paint:
     """Text below the node's own."""
     text: str = "#1b1b1b"
 
+    def on(self, box: Box) -> Box:
+        """A box with these marks."""
+        style = replace(box.style, fill=self.fill, stroke=self.stroke, width=self.width, text=self.text)
+        marks = (self.mark,) if self.mark else ()
+        return replace(box, lines=(*box.lines, *self.lines), style=style, marks=marks)
+
 
 @dataclass(frozen=True, slots=True)
 class Box:
@@ -120,9 +126,10 @@ class Nest:
         if is_frame:
             self.boxes[box.key] = []
 
-    def edge(self, above: Chain, below: Chain, look: Edge | None = None) -> None:
-        """Draw an edge from one box to another. Equal edges are one."""
-        self.edges.setdefault(replace(look or Edge("", ""), tail=above[-1], head=below[-1]))
+    def edge(self, above: Chain | None, below: Chain | None, look: Edge | None = None) -> None:
+        """Draw an edge from one box to another one, if both are there. Equal edges are one."""
+        if above is not None and below is not None and above != below:
+            self.edges.setdefault(replace(look or Edge("", ""), tail=above[-1], head=below[-1]))
 
     def diagram(self) -> Diagram:
         """The diagram. A frame with nothing in it is a box."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
-from gsl.draw.drawing import Mark, Style
+from gsl.draw.drawing import Box, Chain, Mark, Nest, Style
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Node, op_name
 from gsl.graph.text import Hide, attribute_texts, is_scalar, value_text
 from gsl.spec import TABLE
@@ -118,6 +118,14 @@ def title(node: Node) -> str:
         operands = [value_text(o.attrs["value"]) if is_scalar(o) else "·" for o in node.operands]
         written += f"({', '.join(operands)})"
     return written if node.effect is None else f"{written} !{node.effect.value}"
+
+
+def draw_outputs(nest: Nest, outputs: Sequence[Chain | None]) -> None:
+    """Draw a box for each output of a diagram, below the box that it is."""
+    for number, output in enumerate(outputs):
+        key = ("output", number)
+        nest.box((), Box(key, ("output" if len(outputs) == 1 else f"output {number}",), STYLES["output"]))
+        nest.edge(output, (key,))
 
 
 def hint(node: Node, name: str) -> str:

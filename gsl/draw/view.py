@@ -11,7 +11,7 @@ from typing import Literal, Union
 
 from gsl.draw import labels
 from gsl.draw.drawing import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
-from gsl.draw.labels import BESIDE, FRAMES, MODULE, STYLES, clipped
+from gsl.draw.labels import BESIDE, FRAMES, MODULE, clipped
 from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, modules_of, parts
 from gsl.errors import WorkloadError, nearest
 from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
@@ -125,8 +125,7 @@ class _Drawer:
         for node in self.graph.nodes:
             for operand in dict.fromkeys((*node.operands, *node.deps)):
                 self._edge(operand, node)
-        for number, output in enumerate(self.graph.outputs):
-            self._output(number, output)
+        labels.draw_outputs(self.nest, [self._chain(output) for output in self.graph.outputs])
         return self.nest.diagram()
 
     def _walk(self) -> None:
@@ -170,9 +169,7 @@ class _Drawer:
             if fold in self.member.get(operand, ()) or fold in self.chains.get(operand, ()):
                 return  # from one of equal parts to another, or in one that is not drawn
         dashed = operand in node.deps and operand not in node.operands
-        above, below = self._chain(operand), self._chain(node)
-        if above is not None and below is not None and above != below:
-            self.nest.edge(above, below, DEPENDS if dashed else None)
+        self.nest.edge(self._chain(operand), self._chain(node), DEPENDS if dashed else None)
 
     def _chain(self, node: Node) -> Chain | None:
         """The frames around what is drawn for a node, and that; ``None`` if it is not drawn."""
@@ -180,24 +177,11 @@ class _Drawer:
             node = self.alias[node]
         return self.chains.get(node)
 
-    def _output(self, number: int, output: Node) -> None:
-        label = "output" if len(self.graph.outputs) == 1 else f"output {number}"
-        key = ("output", number)
-        self.nest.box((), Box(key, (label,), STYLES["output"]))
-        above = self._chain(output)
-        if above is not None:
-            self.nest.edge(above, (key,))
-
     def _node(self, node: Node) -> Box:
         name = self.names[node]
-        text = labels.lines(node, name, self.options.hide)
-        look = labels.style(node)
-        marks: tuple[Mark, ...] = ()
-        paint = self.paint.get(node)
-        if paint is not None:
-            look = replace(look, fill=paint.fill, stroke=paint.stroke, width=paint.width, text=paint.text)
-            text, marks = (*text, *paint.lines), (paint.mark,) if paint.mark else ()
-        return Box(node, text, look, labels.hint(node, name), marks, name=f"%{name}")
+        box = Box(node, labels.lines(node, name, self.options.hide), labels.style(node), labels.hint(node, name),
+                  name=f"%{name}")  # fmt: skip
+        return self.paint[node].on(box) if node in self.paint else box
 
     def _closed(self, part: ScopePart, frames: tuple[ScopePart, ...]) -> Box:
         calls = Counter(op_name(node.op) for node in part.nodes() if is_call(node))
@@ -278,8 +262,5 @@ def region(
 
 
 def _box(node: Node, paint: Paint | None, hide: Hide) -> Box:
-    text, hint = labels.lines(node, node.name, hide), labels.hint(node, node.name)
-    if paint is None:
-        return Box(node, text, replace(BESIDE, rounded=labels.style(node).rounded), hint)
-    look = replace(labels.style(node), fill=paint.fill, stroke=paint.stroke, width=paint.width, text=paint.text)
-    return Box(node, (*text, *paint.lines), look, hint, (paint.mark,) if paint.mark else ())
+    box = Box(node, labels.lines(node, node.name, hide), labels.style(node), labels.hint(node, node.name))
+    return replace(box, style=replace(BESIDE, rounded=box.style.rounded)) if paint is None else paint.on(box)
