@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from gsl import pat
 from gsl.errors import ExchangeError, PatternError, checked, require
-from gsl.exchange.imported import ImportedRules, by_replacement, collected, made_of
+from gsl.exchange.imported import ImportedRules, by_replacement, collected, patterns_of, refusal
 from gsl.graph import INPUT, PARAM, Graph, Node, op_name
 from gsl.match import Match
 from gsl.pat import Pattern
@@ -68,30 +68,27 @@ def from_dpl(
 
 
 def _fusion(pattern: Any, name: str, annotate_codegen: bool, priority: int) -> Subst:
-    from gsl.exchange.dpl import is_fused
+    from gsl.exchange.dpl import DplSource, is_fused
 
     if pattern.attrs_getter is not None:
-        raise ExchangeError(f"{name} can't be taken over: it gives its groups attributes of its own")
-
+        raise refusal(name, "it gives its groups attributes of its own")
     attrs = {"codegen": str(pattern.name).split(".")[0]} if annotate_codegen else {}
-    target = pat.Fused(str(pattern.name), **attrs)
-    return _subst(pattern.pattern, target, lambda match: is_fused(pattern, match), name, priority, extern_use=False)
+    source, target = DplSource(name, pattern.pattern).output, pat.Fused(str(pattern.name), **attrs)
+    return _subst(name, source, target, lambda match: is_fused(pattern, match), priority=priority, extern_use=False)
 
 
 def _rewriting(pattern: Any, rewriter: Any, name: str, priority: int) -> Subst:
-    from gsl.exchange.dpl import replacement
+    from gsl.exchange.dpl import DplSource, replacement
 
-    check, target = by_replacement(lambda match: replacement(pattern, rewriter, match))
-    return _subst(pattern, target, check, name, priority)
+    check, target = by_replacement(lambda match: replacement(pattern, rewriter, match), "the rewriter")
+    return _subst(name, DplSource(name, pattern).output, target, check, priority=priority)
 
 
-def _subst(pattern: Any, target: Any, check: Any, name: str, priority: int, **choices: Any) -> Subst:
-    from gsl.exchange.dpl import DplSource
-
+def _subst(name: str, source: Any, target: Any, check: Any, **options: Any) -> Subst:
     try:
-        return Subst(DplSource(name, pattern).output, target, where=check, name=name, priority=priority, **choices)
+        return Subst(source, target, where=check, name=name, **options)
     except PatternError as error:
-        raise ExchangeError(f"{name} can't be taken over: {error}") from error
+        raise refusal(name, error) from error
 
 
 # ---------------------------------------------------------------- onnxscript
@@ -133,14 +130,10 @@ def _of_onnxscript(rule: Any, name: str) -> Subst:
     from gsl.exchange.onnxscript_source import OnnxscriptSource
 
     if rule.as_function:
-        raise ExchangeError(f"{name} can't be taken over: it makes a function of the model of what it replaces")
-
-    check, target = by_replacement(lambda match: replacement(rule, match))
+        raise refusal(name, "it makes a function of the model of what it replaces")
+    check, target = by_replacement(lambda match: replacement(rule, match), "a function of the rule")
     source = OnnxscriptSource(name, rule._target_pattern).outputs
-    try:
-        return Subst(source, target, where=check, name=name, extern_use=False if rule.remove_nodes else None)
-    except PatternError as error:
-        raise ExchangeError(f"{name} can't be taken over: {error}") from error
+    return _subst(name, source, target, check, extern_use=False if rule.remove_nodes else None)
 
 
 # ---------------------------------------------------------------- torch.fx.subgraph_rewriter
@@ -219,11 +212,11 @@ def _of_programs(title: str, before: Any, after: Any, given: Mapping[str, Any]) 
     except PatternError as error:
         first = error
     if not given.keys() <= inspect.signature(Subst).parameters.keys():
-        raise ExchangeError(f"{title} can't be taken over: {first}") from first
+        raise refusal(title, first) from first
     try:
         return _rule_without_types(title, before, after, given)
     except PatternError as error:
-        raise ExchangeError(f"{title} can't be taken over: {first}; without shapes: {error}") from first
+        raise refusal(title, f"{first}; without shapes: {error}") from first
 
 
 def _rule_without_types(title: str, before: Any, after: Any, options: Mapping[str, Any]) -> Subst:
@@ -255,13 +248,13 @@ def _view(program: Any) -> Graph:
 
 def _patterns(graph: Graph, leaves: dict[str, Pattern]) -> list[Pattern]:
     """The patterns of the outputs of a view without types; leaves are those of their names, or new ones."""
-    made: dict[Node, Pattern] = {}
-    for node in graph.nodes:
+
+    def leaf(node: Node) -> Pattern | None:
         if node.op in _BY_TYPES or _is_of_torch(node.op):
             raise PatternError(f"{op_name(node.op)} is another call for each shape of its operand: give the shapes")
-        is_leaf = node.op in (INPUT, PARAM)
-        made[node] = leaves.setdefault(node.name, pat.Wildcard()) if is_leaf else made_of(node, made)
-    return [made[output] for output in graph.outputs]
+        return leaves.setdefault(node.name, pat.Wildcard()) if node.op in (INPUT, PARAM) else None
+
+    return patterns_of(graph, leaf)
 
 
 def _is_of_torch(op: Any) -> bool:
