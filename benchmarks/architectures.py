@@ -38,7 +38,7 @@ SIZES: Final[Mapping[str, Any]] = {
     "decoder_start_token_id": 1, "num_experts_per_tok": 2, "rotary_dim": 4, "num_mel_bins": 8,
     "max_target_positions": 32, "word_embed_proj_dim": WIDTH, "projection_dim": 16, "num_buckets": 8,
 }  # fmt: skip
-"""What is set wherever a configuration has it."""
+"""The sizes that are set wherever a configuration has them."""
 
 _LATENT: Final = {
     "num_key_value_heads": 4, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "kv_lora_rank": 16,
@@ -77,7 +77,7 @@ OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     "youtu": _LATENT,
 }
-"""What a configuration needs beyond the sizes; ``None`` leaves a size out."""
+"""The settings that a configuration needs beyond the sizes; ``None`` leaves a size out."""
 
 
 def names() -> list[str]:
@@ -111,7 +111,7 @@ class Example:
 
     @property
     def masked(self) -> bool:
-        """Whether a padding mask is among the inputs."""
+        """True if a padding mask is among the inputs."""
         return "attention_mask" in self.model.names  # type: ignore[operator]
 
     def layers(self) -> Layers:
@@ -218,7 +218,7 @@ class Layers:
 
     plain: int = 0
     others: dict[str, int] = field(default_factory=dict)
-    """Those that are no plain attention, by what makes them something else."""
+    """The layers that are no plain attention, by what makes them something else."""
     spread: float = 0.0
     """The smallest standard deviation of the scores of a layer, over those that are not masked."""
 

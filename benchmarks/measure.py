@@ -51,7 +51,7 @@ class Row:
 
     label: str
     size: int
-    """How many operators the graph has."""
+    """The number of operators of the graph."""
     cells: Mapping[str, Sample | str]
 
     def seconds(self, name: str) -> float | None:
@@ -60,7 +60,7 @@ class Row:
         return cell.least if isinstance(cell, Sample) else None
 
     def ratio(self, name: str, other: str) -> float | None:
-        """How many times as long as another system one takes."""
+        """The time of a system divided by that of another one."""
         above, below = self.seconds(name), self.seconds(other)
         return None if above is None or not below else above / below
 
@@ -70,7 +70,7 @@ class Meter:
     """Measures rows. It knows the limits of a run, and what each system took before."""
 
     rounds: int = 9
-    """How often each system runs on a graph at most."""
+    """The most runs of each system on a graph."""
     warming: float = 0.3
     """Seconds. A system that takes less has two runs before its rounds, which don't count."""
     patience: float = 4.0
@@ -143,7 +143,7 @@ class Meter:
 
 
 def expected_seconds(rows: Sequence[Row], name: str, size: int) -> float:
-    """How long a system may take at a size, by how it grew so far; linear after one size, nothing without any."""
+    """The seconds that a system may take at a size, by how it grew so far; linear after one size, 0 without any."""
     known = [(row.size, seconds) for row in rows if (seconds := row.seconds(name)) is not None and row.size < size]
     if not known:
         return 0.0

@@ -1,4 +1,4 @@
-"""What a part of the benchmarks has found, as it is written on the page of results."""
+"""The results of a part of the benchmarks, as they are written on the page."""
 
 from __future__ import annotations
 

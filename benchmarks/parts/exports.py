@@ -19,14 +19,14 @@ BOOK_RUN, BOOK_SECONDS, BOOK_FIRST = "GSL, the book", 0.05, 0.08
 
 
 def rewritten(module: fx.GraphModule, rules: list[Rule]) -> fx.GraphModule:
-    """What inductor makes of a module, with which the others are compared."""
+    """The module as inductor rewrites it, with which the others are compared."""
     changed = torch_fx.copied(module)
     torch_fx.matcher(rules).apply(changed)
     return changed
 
 
 def fired(module: fx.GraphModule, rules: list[Rule]) -> dict[str, int]:
-    """How often each rule fired in a rewritten module."""
+    """The number of firings of each rule in a rewritten module."""
     targets = {native.fused(rule): rule.name.removeprefix("book_") for rule in rules}
     names = [targets[node.target] for node in module.graph.nodes if node.target in targets]
     return {name: names.count(name) for name in targets.values() if name in names}

@@ -1,4 +1,4 @@
-"""How the engine's time grows with the graph, from 1,000 to 100,000 operators."""
+"""Growth of the engine's time with the graph, from 1,000 to 100,000 operators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gsl.rewrite import Trace
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 BOUND = 1.1
 BRANCHES = 10
-"""How many branches each group of branches has."""
+"""The number of branches of each group."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Family:
     build: Callable[[int], Graph]
     rule: Subst
     matches: Callable[[int], int]
-    """How often the rule fires on a graph of so many operators."""
+    """The number of firings on a graph of so many operators."""
 
 
 def chain(count: int) -> Graph:

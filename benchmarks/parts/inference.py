@@ -1,4 +1,4 @@
-"""What the rewritten models of the demo gain: their run times, next to those of torch's own ways."""
+"""Run times of the rewritten models of the demo, next to those of torch's own ways."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPILED_AFTER = "by `OPTIMISING`, then `torch.compile`"
 TOLERANCE = 2e-3
 """By how much an output may differ, relative to the largest number in it."""
 NOISE = 0.98
-"""How many times as fast as the export a form is at least that is not slower: the rest is noise."""
+"""The least factor by which a form is as fast as the export that is not slower: the rest is noise."""
 Call = Callable[[], Any]
 
 

@@ -1,4 +1,4 @@
-"""What rules gain on models of their usual size on this machine, beside `torch.compile` with and without freezing."""
+"""Gains of rules on models of their usual size on this machine, beside `torch.compile` with and without freezing."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def job(name: str, search: Callable[[], bool], found: bool) -> Job:
 
 
 def first_match(case: Case) -> bool:
-    """Whether GSL finds a match."""
+    """True if GSL finds a match."""
     return next(case.rule.match(case.view), None) is not None
 
 

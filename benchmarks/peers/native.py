@@ -92,7 +92,7 @@ def _kernel(rule: Rule, *values: torch.Tensor) -> Any:
 
 
 def evaluate(rule: Rule, values: Sequence[torch.Tensor]) -> Any:
-    """What the source of a rule computes."""
+    """The value of the source of a rule."""
     known = dict(zip(rule.leaves, values))
     return walked(rule.source, lambda target, arguments: target(*arguments), known.__getitem__)
 
@@ -170,7 +170,7 @@ def _shown(argument: Any) -> str:
 
 
 def run(graph: fx.Graph, inputs: Sequence[Any], root: torch.nn.Module | None = None) -> list[Any]:
-    """What a graph computes."""
+    """The results of a graph."""
     module = module_of(graph) if root is None else root
     with torch.no_grad():
         result = fx.Interpreter(module, graph=graph).run(*inputs)

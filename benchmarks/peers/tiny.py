@@ -33,7 +33,7 @@ OPERATORS: dict[str, Any] = {
 
 
 def can_express(rules: Sequence[Rule], terms: Terms) -> bool:
-    """Whether there is an operator for each role."""
+    """True if there is an operator for each role."""
     from benchmarks.terms import operators
 
     names = {name for rule in rules for name in operators(rule.source)} | {name for name, _ in terms.calls}
@@ -106,5 +106,5 @@ def alternatives(depth: int) -> Callable[[], bool]:
 
 
 def _found() -> UOp:
-    """What a pattern becomes of which only counts whether it is found."""
+    """The target of a pattern of which only counts whether it is found."""
     return UOp(Ops.NOOP)

@@ -29,7 +29,7 @@ class Subject:
         self.root = root
         """The module of the graph, where it has weights or submodules."""
         self.inputs = inputs
-        """What it is run on, unless it is too large for that."""
+        """The inputs on which it is run, unless it is too large for that."""
         self.values = None if inputs is None else native.run(graph, inputs, root)
 
     @classmethod
@@ -194,7 +194,7 @@ def inductor_matcher(subject: Subject, rules: Sequence[Rule]) -> System:
 
 
 def floors(subject: Subject) -> dict[str, System | str]:
-    """What it costs to touch the graph at all."""
+    """The systems that do no more than touch the graph."""
 
     def one_pass() -> int:
         found = 0
