@@ -36,6 +36,8 @@ VARIANTS = {"plain, 2": (False, 2), "masked, 2": (True, 2), "plain, 1": (False, 
 TOLERANCE = 1e-4
 """The largest error of an output, relative to its largest element."""
 ATTENTION = "nn.attention"
+SECONDS = 120
+"""The limit for one architecture in one form."""
 
 
 @dataclass(frozen=True)
@@ -140,11 +142,11 @@ def error_of(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) ->
     return worst
 
 
-def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> list[Found]:
+def look(name: str, variant: str, forms: Sequence[str]) -> list[Found]:
     """The layers found of an architecture in a variant, in some forms; a result without a form is for all of them."""
     mask, batch = VARIANTS[variant]
     try:
-        with limited(seconds):
+        with limited(SECONDS):
             given = example(name, batch=batch, mask=mask)
             layers = given.layers()
             expected = given.model(*given.inputs)
@@ -170,7 +172,7 @@ def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> l
     others = sum(layers.others.values())
     for form in forms:
         try:
-            with limited(seconds):
+            with limited(SECONDS):
                 number, outputs = ways[form]()
             error = None if outputs is None else error_of(outputs, expected)
             results.append(Found(name, variant, form, layers.plain, number, others, error))

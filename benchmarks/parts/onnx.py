@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from benchmarks.measure import Meter, Row, exponent, in_turns
-from benchmarks.parts.inference import require_close
 from benchmarks.parts.many_rules import fused, rules, terms
 from benchmarks.peers import absent
+from benchmarks.peers.native import require_close
 from benchmarks.section import Goal, Section, goal_of_ratios
 from demo.models import MODELS, Model
 from gsl import Workload
