@@ -22,7 +22,8 @@ from gsl.exchange.patterns import (
     identity_matrix,
     ones,
 )
-from gsl.exchange.terms import VARIABLE, RuleTerm, kernel, origins, rank, same_shape, walk
+from gsl.exchange.shapes import kernel, origins, rank, same_shape
+from gsl.exchange.terms import VARIABLE, RuleTerm, walk
 from gsl.pat import Pattern
 
 SAME, VALID = 0, 1

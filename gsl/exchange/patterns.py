@@ -13,7 +13,8 @@ from typing import Any
 from gsl import attr, op, pat
 from gsl.attr import Expr
 from gsl.errors import GSLError
-from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, Alike, RuleTerm, Semantics, TermRule, walk
+from gsl.exchange.shapes import Alike
+from gsl.exchange.terms import ACTIVATIONS, CONSTANTS, FIELD, OPEN, VARIABLE, RuleTerm, Semantics, TermRule, walk
 from gsl.match import Match
 from gsl.match.literals import equal_literal
 from gsl.pat import Pattern
