@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gsl import pat
-from gsl.draw.dot import Drawing
-from gsl.draw.drawing import Box, Chain, Diagram, Edge, Figure, Nest, Paint, Panel, Style
+from gsl.draw.drawing import Drawing
+from gsl.draw.figure import Box, Chain, Diagram, Edge, Figure, Nest, Paint, Panel, Style
 from gsl.draw.labels import FRAMES, STYLES, clipped, draw_outputs, wrapped
 from gsl.graph import CONST, INPUT, PARAM, TUPLE
 from gsl.pat import Pattern

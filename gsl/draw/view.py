@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Literal, Union
 
 from gsl.draw import labels
-from gsl.draw.drawing import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
+from gsl.draw.figure import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
 from gsl.draw.labels import BESIDE, FRAMES, MODULE, clipped
 from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, modules_of, parts
 from gsl.errors import WorkloadError, nearest
 from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
-from gsl.graph.text import Hide, is_scalar, node_names
+from gsl.graph.text import is_scalar, node_names
 
 Depth = Union[int, Literal["auto", "all"]]
 """The number of levels of modules that are open in a drawing: ``"all"`` draws every call without frames; ``"auto"``
@@ -38,7 +38,6 @@ class Options:
     """Modules that are open however deep they are: names as ``encoder.layer.0``, also with ``*``."""
     params: bool | None = None
     """True if weights are drawn; ``None``: where no module is closed."""
-    hide: Hide = labels.hide_defaults
 
     def __post_init__(self) -> None:
         if self.depth not in ("auto", "all") and (type(self.depth) is not int or self.depth < 0):
@@ -179,8 +178,7 @@ class _Drawer:
 
     def _node(self, node: Node) -> Box:
         name = self.names[node]
-        box = Box(node, labels.lines(node, name, self.options.hide), labels.style(node), labels.hint(node, name),
-                  name=f"%{name}")  # fmt: skip
+        box = Box(node, labels.lines(node, name), labels.style(node), labels.hint(node, name), name=f"%{name}")
         return self.paint[node].on(box) if node in self.paint else box
 
     def _closed(self, part: ScopePart, frames: tuple[ScopePart, ...]) -> Box:
@@ -241,16 +239,14 @@ NEIGHBOURS = 24
 _FAINT = "#c4c4c4"
 
 
-def region(
-    paint: Mapping[Node, Paint], covered: Iterable[Node], *, hide: Hide = labels.hide_defaults
-) -> Diagram:
+def region(paint: Mapping[Node, Paint], covered: Iterable[Node]) -> Diagram:
     """The diagram of the nodes that are painted, with the operands and users of those covered, in grey."""
     inside = dict.fromkeys(covered)
     own = dict.fromkeys((*paint, *inside))
     beside = dict.fromkeys(n for node in inside for n in (*node.operands, *node.users) if n not in own)
     near = dict.fromkeys(islice((node for node in beside if not is_scalar(node)), NEIGHBOURS))
     nodes = sorted((node for node in (*own, *near) if not is_scalar(node)), key=lambda node: node.index)
-    boxes = tuple([_box(node, paint.get(node), hide) for node in nodes])
+    boxes = tuple([_box(node, paint.get(node)) for node in nodes])
     shown = set(nodes)
     edges = []
     for node in nodes:
@@ -261,6 +257,6 @@ def region(
     return Diagram(boxes, tuple(edges))
 
 
-def _box(node: Node, paint: Paint | None, hide: Hide) -> Box:
-    box = Box(node, labels.lines(node, node.name, hide), labels.style(node), labels.hint(node, node.name))
+def _box(node: Node, paint: Paint | None) -> Box:
+    box = Box(node, labels.lines(node, node.name), labels.style(node), labels.hint(node, node.name))
     return replace(box, style=replace(BESIDE, rounded=box.style.rounded)) if paint is None else paint.on(box)
