@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gsl.cost.space import KEPT, Trial
 from gsl.cost.table import Costs, amount, columns
 from gsl.cost.whole import Timing
-from gsl.draw import pre
+from gsl.draw import clipped, pre
 from gsl.workload import Workload
 
 WIDTH = 52
@@ -76,10 +76,7 @@ class OptimizeReport:
 
     def __str__(self) -> str:
         lines = [f"{self.name}: {self.decision}", *(f"  {name:6}  {text}" for name, text in self.measured())]
-        rows = [
-            (rule, shape if len(shape) <= WIDTH else f"{shape[: WIDTH - 1]}…", *rest)
-            for rule, shape, *rest in self.rows()
-        ]
+        rows = [(rule, clipped(shape, WIDTH), *rest) for rule, shape, *rest in self.rows()]
         if rows:
             lines += ["", columns([("rule", "shape", "times", "gain", "", ""), *rows], left=(0, 1, 4, 5))]
         return "\n".join(lines)
