@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -152,12 +153,9 @@ class Quantities:
                     yield _plus(q.expr // by, rest), (q,)
         for q in scalars:
             for other in scalars:
-                if all(v == a // b for v, a, b in zip(column, q.values, other.values)):
-                    yield q.expr // other.expr, (q, other)
-                if all(v == a + b for v, a, b in zip(column, q.values, other.values)):
-                    yield q.expr + other.expr, (q, other)
-                if all(v == a - b for v, a, b in zip(column, q.values, other.values)):
-                    yield q.expr - other.expr, (q, other)
+                for combine in (operator.floordiv, operator.add, operator.sub):
+                    if column == tuple(map(combine, q.values, other.values)):
+                        yield combine(q.expr, other.expr), (q, other)
         for q in scalars:
             line = _line(column, q.values)
             if line is not None:
