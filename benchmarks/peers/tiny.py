@@ -10,7 +10,7 @@ from tinygrad.uop import Ops
 from tinygrad.uop.ops import PatternMatcher, UOp, UPat, graph_rewrite
 
 from benchmarks.measure import Job, System
-from benchmarks.terms import Rule, Terms, Tree, read, require_same
+from benchmarks.terms import Rule, Terms, Tree, operators, read, require_same
 
 OPERATORS: dict[str, Any] = {
     "conv": Ops.MUL,
@@ -34,8 +34,6 @@ OPERATORS: dict[str, Any] = {
 
 def can_express(rules: Sequence[Rule], terms: Terms) -> bool:
     """True if there is an operator for each role."""
-    from benchmarks.terms import operators
-
     names = {name for rule in rules for name in operators(rule.source)} | {name for name, _ in terms.calls}
     return names <= OPERATORS.keys()
 

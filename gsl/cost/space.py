@@ -61,7 +61,7 @@ class Trial:
         return replace(self, verdict=DROPPED, why=why)
 
     def at(self, kind: Kind, times: int, kept: bool, *, alone: bool) -> Trial:
-        """The same of one kind. A gain that several kinds have together is not that of each."""
+        """This trial as that of one kind. The gain of several kinds that were tried together is not that of each."""
         trial = replace(self, rule=kind.rule, shape=kind.shape, times=times, gain=self.gain if alone else None)
         if kept == (self.verdict == KEPT):
             return trial if alone else replace(trial, why=f"{trial.why} (all shapes of the rule together)")
@@ -304,7 +304,8 @@ class Space:
         return dict.fromkeys(_of_weights(graph), True) if self.hoists else computed_ahead(graph) if self.fold else {}
 
     def is_ahead(self, node: Node, ahead: Mapping[Node, bool]) -> bool | None:
-        """The same of a node, from what is known of its operands; ``None`` if its value is not known before a run."""
+        """True if a run finds a node computed, by what is known of its operands; ``None`` if its value is not known
+        before a run."""
         if node.op in (PARAM, CONST):
             return self.hoists or (node.op == PARAM or hasattr(node.attrs["value"], "shape") if self.fold else None)
         if not all(operand in ahead for operand in node.operands):
