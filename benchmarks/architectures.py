@@ -38,7 +38,7 @@ SIZES: Final[Mapping[str, Any]] = {
     "decoder_start_token_id": 1, "num_experts_per_tok": 2, "rotary_dim": 4, "num_mel_bins": 8,
     "max_target_positions": 32, "word_embed_proj_dim": WIDTH, "projection_dim": 16, "num_buckets": 8,
 }  # fmt: skip
-"""What is set wherever a configuration has it."""
+"""The sizes that are set wherever a configuration has them."""
 
 _LATENT: Final = {
     "num_key_value_heads": 4, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8, "kv_lora_rank": 16,
@@ -77,7 +77,7 @@ OWN: Final[Mapping[str, Mapping[str, Any]]] = {
     "xmod": {"languages": ["en_XX"], "default_language": "en_XX"},
     "youtu": _LATENT,
 }
-"""What a configuration needs beyond the sizes; ``None`` leaves a size out."""
+"""The settings that a configuration needs beyond the sizes; ``None`` leaves a size out."""
 
 
 def names() -> list[str]:
@@ -111,7 +111,7 @@ class Example:
 
     @property
     def masked(self) -> bool:
-        """Whether a padding mask is among the inputs."""
+        """True if a padding mask is among the inputs."""
         return "attention_mask" in self.model.names  # type: ignore[operator]
 
     def layers(self) -> Layers:
@@ -138,10 +138,10 @@ def configuration(name: str) -> Any:
     return kind(**given, layer_types=types[:depth]) if types and len(types) != depth else config
 
 
-def example(name: str, *, batch: int = 2, mask: bool = False, spread: float = 3.0) -> Example:
+def example(name: str, *, batch: int = 2, mask: bool = False) -> Example:
     """A model with inputs; with ``mask``, its attention mask hides the end of the first row, the begin of others.
 
-    The weights of queries and keys are multiplied by ``spread``, so that the scores differ by several units, and a
+    The weights of queries and keys are multiplied, so that the scores differ by several units, and a
     mask, factor or cap that is lost shows. Raises ValueError for a model that takes no mask, or is not tiny.
     """
     import transformers
@@ -157,7 +157,7 @@ def example(name: str, *, batch: int = 2, mask: bool = False, spread: float = 3.
         if size > 4_000_000:
             raise ValueError(f"{name} has {size} parameters")
         model = kind._from_config(config, attn_implementation="eager").eval()
-    _spread(model, spread)
+    _spread(model)
     fed = _inputs(name, model, config, batch, mask)
     return Example(name, Wrapped(model, list(fed)).eval(), tuple(fed.values()))
 
@@ -169,13 +169,17 @@ _QUERIES: Final = (
 """The names of the layers that make queries and keys."""
 
 
-def _spread(model: nn.Module, factor: float) -> None:
+SPREAD: Final = 3.0
+"""The standard deviation of queries and keys, about."""
+
+
+def _spread(model: nn.Module) -> None:
     """Multiply what makes queries and keys, and what is added to the scores by place."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parts = name.split(".")
             if parts[-1] == "weight" and len(parts) > 1 and parts[-2] in _QUERIES:
-                parameter.mul_(factor / max(float(parameter.std()) * parameter.shape[-1] ** 0.5, 1e-3))
+                parameter.mul_(SPREAD / max(float(parameter.std()) * parameter.shape[-1] ** 0.5, 1e-3))
             elif "relative" in name and "bias" in name:
                 parameter.normal_(0, 1)
         for module in model.modules():
@@ -218,7 +222,7 @@ class Layers:
 
     plain: int = 0
     others: dict[str, int] = field(default_factory=dict)
-    """Those that are no plain attention, by what makes them something else."""
+    """The layers that are no plain attention, by what makes them something else."""
     spread: float = 0.0
     """The smallest standard deviation of the scores of a layer, over those that are not masked."""
 

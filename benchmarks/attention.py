@@ -30,17 +30,19 @@ from gsl.rules import IDIOMS
 PAGE = Path(__file__).with_name("ATTENTION.md")
 LINES = Path(__file__).with_name("attention.jsonl")
 MASKS = {"none": False, "padding": True}
-"""Masks that a model is given, by name: whether there is a padding mask."""
+"""Masks that a model is given, by name: True for a padding mask."""
 VARIANTS = {"plain, 2": (False, 2), "masked, 2": (True, 2), "plain, 1": (False, 1), "masked, 1": (True, 1)}
-"""Whether there is a padding mask, and how many rows."""
+"""The variants: True for a padding mask, and the number of rows."""
 TOLERANCE = 1e-4
 """The largest error of an output, relative to its largest element."""
 ATTENTION = "nn.attention"
+SECONDS = 120
+"""The limit for one architecture in one form."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was found of one architecture in one variant and form; ``error`` is None where no numbers were compared."""
+    """The layers found of an architecture in one variant and form; ``error`` is None where no numbers were compared."""
 
     name: str
     variant: str
@@ -51,11 +53,11 @@ class Found:
     """Layers that are no plain attention: with a cap, or a sink."""
     error: float | None = None
     reason: str = ""
-    """Why there is no result."""
+    """The reason why there is no result."""
 
     @property
     def wrong(self) -> bool:
-        """Whether something was found that is no attention, or the numbers changed."""
+        """True if something was found that is no attention, or the numbers changed."""
         return self.found > self.layers or (self.error is not None and not self.error <= TOLERANCE)
 
 
@@ -68,14 +70,14 @@ def count(wl: Workload) -> int:
 
 
 def in_export(program: Any, given: Example) -> tuple[int, Sequence[torch.Tensor]]:
-    """What is found in an exported program, and the outputs of what became of it."""
+    """The layers found in an exported program, and the outputs of what became of it."""
     before = Workload.from_exported(program)
     after = IDIOMS(before, iterative=True)
     return count(after) - count(before), after.exported.module()(*given.inputs)
 
 
 def in_compiled(given: Example) -> tuple[int, Sequence[torch.Tensor]]:
-    """What is found in the graphs that ``torch.compile`` captures, and the outputs of the compiled model.
+    """The layers found in the graphs that ``torch.compile`` captures, and the outputs of the compiled model.
 
     A graph that runs for several layers counts as often.
     """
@@ -100,7 +102,7 @@ def in_compiled(given: Example) -> tuple[int, Sequence[torch.Tensor]]:
 
 
 def in_relax(program: Any) -> int:
-    """What is found in the Relax module that is imported from an exported program."""
+    """The layers found in the Relax module that is imported from an exported program."""
     from tvm import relax
     from tvm.relax.frontend.torch import from_exported_program
 
@@ -110,7 +112,7 @@ def in_relax(program: Any) -> int:
 
 
 def by_inductor(given: Example) -> int:
-    """What inductor's own passes find in the graphs that it would compile for inference."""
+    """The layers that inductor's own passes find in the graphs that it would compile for inference."""
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
     from torch._dynamo.utils import counters
@@ -140,11 +142,11 @@ def error_of(found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) ->
     return worst
 
 
-def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> list[Found]:
-    """What is found of an architecture in a variant, in some forms; a result without a form stands for all of them."""
+def look(name: str, variant: str, forms: Sequence[str]) -> list[Found]:
+    """The layers found of an architecture in a variant, in some forms; a result without a form is for all of them."""
     mask, batch = VARIANTS[variant]
     try:
-        with limited(seconds):
+        with limited(SECONDS):
             given = example(name, batch=batch, mask=mask)
             layers = given.layers()
             expected = given.model(*given.inputs)
@@ -170,7 +172,7 @@ def look(name: str, variant: str, forms: Sequence[str], seconds: int = 120) -> l
     others = sum(layers.others.values())
     for form in forms:
         try:
-            with limited(seconds):
+            with limited(SECONDS):
                 number, outputs = ways[form]()
             error = None if outputs is None else error_of(outputs, expected)
             results.append(Found(name, variant, form, layers.plain, number, others, error))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+Key = TypeVar("Key")
 
 
 class Different(Exception):
@@ -48,7 +51,7 @@ class Row:
 
     label: str
     size: int
-    """How many operators the graph has."""
+    """The number of operators of the graph."""
     cells: Mapping[str, Sample | str]
 
     def seconds(self, name: str) -> float | None:
@@ -57,7 +60,7 @@ class Row:
         return cell.least if isinstance(cell, Sample) else None
 
     def ratio(self, name: str, other: str) -> float | None:
-        """How many times as long as another system one takes."""
+        """The time of a system divided by that of another one."""
         above, below = self.seconds(name), self.seconds(other)
         return None if above is None or not below else above / below
 
@@ -67,7 +70,7 @@ class Meter:
     """Measures rows. It knows the limits of a run, and what each system took before."""
 
     rounds: int = 9
-    """How often each system runs on a graph at most."""
+    """The most runs of each system on a graph."""
     warming: float = 0.3
     """Seconds. A system that takes less has two runs before its rounds, which don't count."""
     patience: float = 4.0
@@ -140,7 +143,7 @@ class Meter:
 
 
 def expected_seconds(rows: Sequence[Row], name: str, size: int) -> float:
-    """How long a system may take at a size, by how it grew so far; linear after one size, nothing without any."""
+    """The seconds that a system may take at a size, by how it grew so far; linear after one size, 0 without any."""
     known = [(row.size, seconds) for row in rows if (seconds := row.seconds(name)) is not None and row.size < size]
     if not known:
         return 0.0
@@ -149,6 +152,26 @@ def expected_seconds(rows: Sequence[Row], name: str, size: int) -> float:
         (n, s), (m, t) = known[-2:]
         growth = max(t / s / (m / n), 1.0) if m > n and s > 0.01 else 1.0
     return known[-1][1] * size / known[-1][0] * growth
+
+
+def exponent(rows: Sequence[Row], name: str) -> float | None:
+    """The slope of the least-squares line through the logarithms of sizes and times; ``None`` of fewer than two."""
+    points = [(math.log(row.size), math.log(s)) for row in rows if (s := row.seconds(name))]
+    if len(points) < 2:
+        return None
+    x0, y0 = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
+    return sum((x - x0) * (y - y0) for x, y in points) / sum((x - x0) ** 2 for x, _ in points)
+
+
+def in_turns(calls: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, list[float]]:
+    """The milliseconds of wall time that each call takes in each round; they take turns, there and back."""
+    taken: dict[Key, list[float]] = {name: [] for name in calls}
+    for turn in range(rounds):
+        for name in list(calls)[:: -1 if turn % 2 else 1]:
+            start = time.perf_counter()
+            calls[name]()
+            taken[name].append((time.perf_counter() - start) * 1e3)
+    return taken
 
 
 def shown(row: Row) -> str:

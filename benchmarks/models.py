@@ -65,7 +65,7 @@ def bert() -> nn.Module:
         hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         vocab_size=100,
     )  # fmt: skip
-    return _settled(transformers.BertModel(config))
+    return settle(transformers.BertModel(config))
 
 
 def decoder() -> nn.Module:
@@ -76,11 +76,7 @@ def decoder() -> nn.Module:
         hidden_size=WIDTH, intermediate_size=2 * WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
         num_key_value_heads=HEADS // 2, vocab_size=100, use_cache=False,
     )  # fmt: skip
-    return _settled(transformers.LlamaForCausalLM(config))
-
-
-def _settled(model: Any) -> nn.Module:
-    return settle(model)
+    return settle(transformers.LlamaForCausalLM(config))
 
 
 @dataclass(frozen=True)

@@ -44,16 +44,16 @@ LARGE: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Applied:
-    """What came of one application of rules to a model by a test."""
+    """The result of one application of rules to a model by a test."""
 
     test: str
     rules: tuple[str, ...]
     theirs: int
     """The rewrites of onnxscript."""
     ours: int
-    """Those of GSL; -1 if it took too long."""
+    """The rewrites of GSL; -1 if it took too long."""
     reason: str = ""
-    """What GSL says where the numbers differ."""
+    """The report of GSL where the numbers differ."""
     numbers: str = ""
     """``same``, ``wrong``, or why GSL's result was not run."""
 

@@ -6,6 +6,7 @@ import os
 import platform
 import textwrap
 from collections.abc import Sequence
+from datetime import date
 
 from benchmarks.measure import Meter
 from benchmarks.peers import versions
@@ -62,8 +63,8 @@ def _method(meter: Meter, seconds: float) -> list[str]:
         order of commutative operands; that is part of its time. The peers check the uses of inner nodes at most, and
         match operands as they stand.""",
         f"""Python {platform.python_version()}, {', '.join(installed)}; {_cores()} cores ({platform.machine()}).
-        {f'Not installed, and left out: {", ".join(missing)}.' if missing else ''} The run took {seconds / 60:.1f}
-        minutes.""",
+        {f'Not installed, and left out: {", ".join(missing)}.' if missing else ''} The run of
+        {date.today():%-d %B %Y} took {seconds / 60:.1f} minutes.""",
     ]
     return ["## How it was measured", "", "\n\n".join(map(_filled, texts))]
 

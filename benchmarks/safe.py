@@ -1,4 +1,4 @@
-"""Whether `gsl.optimize` chooses well and is safe to use: it never makes a model slower, and it misses little.
+"""The choices of `gsl.optimize`, beside the best ones: it should never make a model slower, and miss little.
 
 ``python -m benchmarks.safe`` runs all parts, or those that it names, with one thread:
 
@@ -92,14 +92,14 @@ def run_of(wl: Workload, inputs: tuple[Any, ...]) -> Run:
 
 
 def calls_of(wl: Workload) -> int:
-    """How many calls a workload's program makes."""
+    """The number of calls of a workload's program."""
     nodes = wl.exported.graph.nodes
     return sum(node.op == "call_function" and node.target is not operator.getitem for node in nodes)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What `gsl.optimize` chose, with an empty cache, and how long it takes when it is asked again."""
+    """The choice of `gsl.optimize` with an empty cache, and the time that it takes when it is asked again."""
 
     workload: Workload
     report: OptimizeReport
@@ -112,7 +112,7 @@ class Chosen:
 
 
 def chosen(wl: Workload, budget: float, rules: Sequence[RuleSet] | None = None) -> Chosen:
-    """What `gsl.optimize` chooses, where nothing is known from earlier runs."""
+    """The choice of `gsl.optimize`, where nothing is known from earlier runs."""
     with _empty_cache():
         new, report = gsl.optimize(wl, rules=rules, budget=budget)
         start = time.perf_counter()
@@ -249,7 +249,7 @@ def subset_cells(row: Row) -> list[str]:
 
 
 LENGTH = 128
-"""How many tokens the cache has room for."""
+"""The number of tokens for which the cache has room."""
 POSITION = 100
 
 
@@ -317,7 +317,7 @@ def decoding_cells(row: Row) -> list[str]:
 
 LIBRARY_BUDGET = 8.0
 LEAST = 0.98
-"""How many times as fast as the export the choice has to be."""
+"""The least factor by which the choice has to be as fast as the export."""
 
 
 def library(name: str, make: Callable[[], tuple[nn.Module, torch.Tensor]]) -> Row:
@@ -372,7 +372,7 @@ _LIBRARY = (
 
 
 _seen: list[torch.library.Library] = []
-"""What torchvision needs for as long as the process runs."""
+"""The libraries of torchvision's operators, which are needed for as long as the process runs."""
 
 
 def _library(name: str) -> Part:

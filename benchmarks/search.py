@@ -197,7 +197,7 @@ GRAPHS: dict[str, Callable[[], tuple[nn.Module, tuple[Tensor, ...]]]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the searches found for a graph, and how quick backtracking was."""
+    """The results of the searches for a graph, and the speed of backtracking."""
 
     graph: str
     nodes: int
@@ -208,7 +208,7 @@ class Outcome:
     agrees: bool
     built: int
     priced_per_second: float
-    """Of the walk's first programs, in seconds of the processor."""
+    """The rate on the walk's first programs, in seconds of the processor."""
 
     def row(self) -> list[str]:
         """The line of a table."""
@@ -220,7 +220,7 @@ class Outcome:
 
 HEAD = ["graph", "nodes", "cost", "greedy", "backtrack", "numbers agree", "programs built", "steps priced per second"]
 FIRST = 150
-"""Of how many programs the rate is told: while there are many steps from each."""
+"""The number of programs of which the rate is told: while there are many steps from each."""
 
 
 def measure(name: str, rules: RuleSet, seconds: float) -> Outcome:

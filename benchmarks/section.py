@@ -1,4 +1,4 @@
-"""What a part of the benchmarks has found, as it is written on the page of results."""
+"""The results of a part of the benchmarks, as they are written on the page."""
 
 from __future__ import annotations
 
@@ -63,6 +63,13 @@ def _cell(row: Row, name: str, reference: str) -> str:
 def times(ratio: float) -> str:
     """A ratio as it is read."""
     return f"{ratio:.2f} ×" if ratio < 10 else f"{ratio:,.0f} ×"
+
+
+def goal_of_number(what: str, goal: str, value: float | None, bound: float, shown: str) -> Goal:
+    """A goal that is met when a number is at most its bound; ``shown`` has a place for the number."""
+    if value is None:
+        return Goal(what, goal, "not measured", None)
+    return Goal(what, goal, shown.format(value), value <= bound)
 
 
 def goal_of_ratios(what: str, goal: str, found: Sequence[tuple[str, float | None, float]]) -> Goal:

@@ -45,7 +45,8 @@ REASONS = (
     ("float32", "precision: fewer bits are equal for real numbers only"),
     (r"dtype ==|batch-norm, without the condition all", "both sides promote alike, or the match is refused"),
 )
-"""Why a mistake survives, or why a condition stays that is not needed: by rule and mistake, the first that fits."""
+"""The reasons why a mistake survives, or a condition stays that is not needed: by rule and mistake, the first that
+fits."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ def workload(function, *shapes):
             return function(*inputs)
     return Workload.from_torch(Module(), tuple(torch.randn(shape) for shape in shapes))
 """
-"""What is there before each example."""
+"""The names that each example finds."""
 
 
 @dataclass(frozen=True)

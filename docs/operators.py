@@ -32,7 +32,7 @@ def row(spec: OpSpec) -> str:
 
 
 def spelling(recorded: str | list[str]) -> str:
-    """How one framework spells one operator: the reason why it can't, or its calls."""
+    """The calls by which a framework spells an operator, or the reason why it can't."""
     match recorded:
         case str():
             return f"missing: {recorded}"

@@ -25,6 +25,10 @@ class FusedModule(nn.Module):
     activation: ClassVar[str | None] = None
     """The name of the activation, ``None`` without one."""
 
+    def __init_subclass__(cls, *, adds: bool | None = None, activation: str | None = None) -> None:
+        cls.adds = cls.adds if adds is None else adds
+        cls.activation = activation or cls.activation
+
     def forward(self, input: Tensor, other: Any = None) -> Tensor:
         """The result of the plain module, plus ``other`` if the module adds, activated."""
         result: Tensor = super().forward(input)
@@ -33,124 +37,84 @@ class FusedModule(nn.Module):
         return result if self.activation is None else ACTIVATIONS[self.activation](result)
 
 
-class ConvReLU2d(FusedModule, nn.Conv2d):
+class ConvReLU2d(FusedModule, nn.Conv2d, activation="relu"):
     """relu(conv(x))"""
 
-    activation = "relu"
 
-
-class ConvReLU62d(FusedModule, nn.Conv2d):
+class ConvReLU62d(FusedModule, nn.Conv2d, activation="relu6"):
     """relu6(conv(x))"""
 
-    activation = "relu6"
 
-
-class ConvAdd2d(FusedModule, nn.Conv2d):
+class ConvAdd2d(FusedModule, nn.Conv2d, adds=True):
     """conv(x) + y"""
 
-    adds = True
 
-
-class ConvAddReLU2d(FusedModule, nn.Conv2d):
+class ConvAddReLU2d(FusedModule, nn.Conv2d, adds=True, activation="relu"):
     """relu(conv(x) + y)"""
 
-    adds, activation = True, "relu"
 
-
-class ConvAddReLU62d(FusedModule, nn.Conv2d):
+class ConvAddReLU62d(FusedModule, nn.Conv2d, adds=True, activation="relu6"):
     """relu6(conv(x) + y)"""
 
-    adds, activation = True, "relu6"
 
-
-class ConvTransposeReLU2d(FusedModule, nn.ConvTranspose2d):
+class ConvTransposeReLU2d(FusedModule, nn.ConvTranspose2d, activation="relu"):
     """relu(convᵀ(x))"""
 
-    activation = "relu"
 
-
-class ConvTransposeReLU62d(FusedModule, nn.ConvTranspose2d):
+class ConvTransposeReLU62d(FusedModule, nn.ConvTranspose2d, activation="relu6"):
     """relu6(convᵀ(x))"""
 
-    activation = "relu6"
 
-
-class ConvTransposeAdd2d(FusedModule, nn.ConvTranspose2d):
+class ConvTransposeAdd2d(FusedModule, nn.ConvTranspose2d, adds=True):
     """convᵀ(x) + y"""
 
-    adds = True
 
-
-class ConvTransposeAddReLU2d(FusedModule, nn.ConvTranspose2d):
+class ConvTransposeAddReLU2d(FusedModule, nn.ConvTranspose2d, adds=True, activation="relu"):
     """relu(convᵀ(x) + y)"""
 
-    adds, activation = True, "relu"
 
-
-class ConvTransposeAddReLU62d(FusedModule, nn.ConvTranspose2d):
+class ConvTransposeAddReLU62d(FusedModule, nn.ConvTranspose2d, adds=True, activation="relu6"):
     """relu6(convᵀ(x) + y)"""
 
-    adds, activation = True, "relu6"
 
-
-class ConvReLU3d(FusedModule, nn.Conv3d):
+class ConvReLU3d(FusedModule, nn.Conv3d, activation="relu"):
     """relu(conv(x))"""
 
-    activation = "relu"
 
-
-class ConvReLU63d(FusedModule, nn.Conv3d):
+class ConvReLU63d(FusedModule, nn.Conv3d, activation="relu6"):
     """relu6(conv(x))"""
 
-    activation = "relu6"
 
-
-class ConvAdd3d(FusedModule, nn.Conv3d):
+class ConvAdd3d(FusedModule, nn.Conv3d, adds=True):
     """conv(x) + y"""
 
-    adds = True
 
-
-class ConvAddReLU3d(FusedModule, nn.Conv3d):
+class ConvAddReLU3d(FusedModule, nn.Conv3d, adds=True, activation="relu"):
     """relu(conv(x) + y)"""
 
-    adds, activation = True, "relu"
 
-
-class ConvAddReLU63d(FusedModule, nn.Conv3d):
+class ConvAddReLU63d(FusedModule, nn.Conv3d, adds=True, activation="relu6"):
     """relu6(conv(x) + y)"""
 
-    adds, activation = True, "relu6"
 
-
-class LinearReLU(FusedModule, nn.Linear):
+class LinearReLU(FusedModule, nn.Linear, activation="relu"):
     """relu(x wᵀ + b)"""
 
-    activation = "relu"
 
-
-class LinearReLU6(FusedModule, nn.Linear):
+class LinearReLU6(FusedModule, nn.Linear, activation="relu6"):
     """relu6(x wᵀ + b)"""
 
-    activation = "relu6"
 
-
-class LinearAdd(FusedModule, nn.Linear):
+class LinearAdd(FusedModule, nn.Linear, adds=True):
     """x wᵀ + b + y"""
 
-    adds = True
 
-
-class LinearAddReLU(FusedModule, nn.Linear):
+class LinearAddReLU(FusedModule, nn.Linear, adds=True, activation="relu"):
     """relu(x wᵀ + b + y)"""
 
-    adds, activation = True, "relu"
 
-
-class LinearAddReLU6(FusedModule, nn.Linear):
+class LinearAddReLU6(FusedModule, nn.Linear, adds=True, activation="relu6"):
     """relu6(x wᵀ + b + y)"""
-
-    adds, activation = True, "relu6"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,17 +128,8 @@ class Fusion:
 
 FUSIONS: Final[Mapping[Fusion, type[nn.Module]]] = {
     **{Fusion(base): base for base in (nn.Conv2d, nn.ConvTranspose2d, nn.Conv3d, nn.Linear)},
-    **{
-        Fusion(kind.__bases__[1], kind.adds, kind.activation): kind
-        for kind in (
-            ConvReLU2d, ConvReLU62d, ConvAdd2d, ConvAddReLU2d, ConvAddReLU62d,
-            ConvTransposeReLU2d, ConvTransposeReLU62d, ConvTransposeAdd2d, ConvTransposeAddReLU2d,
-            ConvTransposeAddReLU62d,
-            ConvReLU3d, ConvReLU63d, ConvAdd3d, ConvAddReLU3d, ConvAddReLU63d,
-            LinearReLU, LinearReLU6, LinearAdd, LinearAddReLU, LinearAddReLU6,
-        )
-    },
-}  # fmt: skip
+    **{Fusion(kind.__bases__[1], kind.adds, kind.activation): kind for kind in FusedModule.__subclasses__()},
+}
 """The module for each fusion; a fusion that adds and activates nothing is the plain module itself."""
 
 FUSION_OF: Final[Mapping[type[nn.Module], Fusion]] = {kind: fusion for fusion, kind in FUSIONS.items()}

@@ -16,7 +16,7 @@ from benchmarks import safe, search
 from benchmarks.__main__ import main
 from benchmarks.measure import Different, Job, Meter, Row, Sample, System, expected_seconds
 from benchmarks.models import Bottleneck, Model
-from benchmarks.parts import PARTS, chain, exports, footprint, inference, many_rules, optimised, relay, scale, worst
+from benchmarks.parts import PARTS, chain, exports, footprint, many_rules, optimised, relay, scale, worst
 from benchmarks.peers import absent, native, torch_fx
 from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
@@ -140,17 +140,16 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
         "the book to its fixpoint, folded and stored, a block"
     ]
 
-    monkeypatch.setattr(inference, "MODELS", (small,))
-    monkeypatch.setattr(inference, "RUNS", 1)
-    monkeypatch.setattr(inference, "_compiled", lambda module, inputs: "not compiled")
-    section = inference.run(once(), 100)
+    some = (optimised.EXPORT, optimised.BOOK, optimised.OPTIMISING, optimised.CPU, optimised.FUSED)
+    monkeypatch.setattr(optimised, "TESTED", (small,))
+    monkeypatch.setattr(optimised, "ROUNDS", 1)
+    monkeypatch.setattr(optimised, "FORMS", some)
+    section = optimised.run(once(), 100)
     head, line = section.blocks[0].splitlines()[::2]
-    assert inference.AFTER in head
-    assert inference.BY_BOOK in head
-    assert line.count(" ×)") == 3
-    assert section.goals[0].what == "`BOOK`, 1 models"
+    assert all(name in head for name in some)
+    assert line.count(" ×, ") == 4
+    assert [goal.what for goal in section.goals] == ["`BOOK`, 1 models", "rules for a CPU, 1 models"]
     assert section.goals[0].measured.endswith("× as fast (a block)")
-    assert line.count("not compiled") == 2
 
 
 @pytest.mark.long
@@ -220,7 +219,7 @@ def test_wrong_numbers_are_found() -> None:
     with pytest.raises(Different, match=r"the results differ by 1\.0e-02"):
         native.require_equal(values, [torch.arange(3.0) + 0.01])
     with pytest.raises(Different, match="the outputs differ"):
-        inference.require_close("a", values, [torch.arange(3.0) + 0.01])
+        native.require_close("a", values, [torch.arange(3.0) + 0.01])
 
 
 def test_a_wrong_replacement_has_other_numbers() -> None:
@@ -274,7 +273,9 @@ def test_models_are_timed_in_all_forms_that_rules_make() -> None:
 
     model = Model("small", make, lambda: (torch.randn(8, 16),))
     some = (optimised.EXPORT, optimised.BOOK, optimised.OPTIMISING, optimised.CPU, optimised.INT8)
-    found = optimised.measure(model, some, rounds=2)
+    made = optimised.measure(model, (*some, optimised.FUSED), rounds=2)
+    assert made.pop(optimised.FUSED) == "no batch norms"
+    found = {name: timed for name, timed in made.items() if isinstance(timed, optimised.Timed)}
     assert {found[name].error for name in some[:3]} == {0}
     assert found[optimised.CPU].error < 1e-5
     assert found[optimised.INT8].error < 0.05

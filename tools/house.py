@@ -78,7 +78,7 @@ def size() -> Iterator[Row]:
 
 
 def shared() -> Row:
-    """What all tensor front ends import of ``gsl/front``, and all that there is."""
+    """The lines of ``gsl/front`` that all tensor front ends import, and all that there are."""
     named = {module(path): path for path in files()}
     reached = [reach([name for name in named if name.startswith(f"gsl.front.{front}")], named) for front in FRONT_ENDS]
     together = set.intersection(*reached)
@@ -171,7 +171,8 @@ def rewrite(model: Any, example: Any) -> None:
 
 
 def journey() -> Row:
-    """What the second of two rewrites passes through: the first one imports what is needed, and fills tables."""
+    """The functions that the second of two rewrites passes through: the first one imports what it needs, and fills
+    tables."""
     from tests.helpers.models import MODELS
 
     model, example = MODELS["resnet"]()

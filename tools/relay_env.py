@@ -25,7 +25,7 @@ PACKAGES = (
     "ml_dtypes", "packaging", "sympy", "pygraphviz", "pytest", "pytest-xdist", "hypothesis",
 )  # fmt: skip
 LIBRARIES = ("bitblas", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12")
-"""What is installed without its dependencies, which would be some gigabytes more."""
+"""The packages that are installed without their dependencies, which would be some gigabytes more."""
 
 LAUNCHER = """#!/bin/sh
 # A Python that finds TVM with Relay, and the libraries that it is linked to.

@@ -12,7 +12,6 @@ from benchmarks.parts import (
     exports,
     footprint,
     growth,
-    inference,
     many_rules,
     onnx,
     optimised,
@@ -37,7 +36,6 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "footprint": footprint.run,
     "scale": scale.run,
     "onnx": onnx.run,
-    "inference": inference.run,
     "optimised": optimised.run,
 }
 """Each takes the meter and the largest number of operators."""

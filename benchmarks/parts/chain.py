@@ -55,7 +55,7 @@ def terms(blocks: int) -> Terms:
 
 
 def fused(blocks: int) -> Terms:
-    """What becomes of it."""
+    """The chain after the rewrite."""
     return chain(INPUTS, ((RULE.name, INPUTS[1:]),), blocks)
 
 

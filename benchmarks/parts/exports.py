@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import fx
 
-from benchmarks.measure import Job, Meter, Sample, System, duration
-from benchmarks.models import MODELS, book, exported
+from benchmarks.measure import Job, Meter, Row, Sample, System, duration
+from benchmarks.models import MODELS, Model, book, exported
 from benchmarks.peers import native, torch_fx
 from benchmarks.section import Goal, Section, goal_of_ratios
 from benchmarks.terms import Rule
@@ -19,17 +19,33 @@ BOOK_RUN, BOOK_SECONDS, BOOK_FIRST = "GSL, the book", 0.05, 0.08
 
 
 def rewritten(module: fx.GraphModule, rules: list[Rule]) -> fx.GraphModule:
-    """What inductor makes of a module, with which the others are compared."""
+    """The module as inductor rewrites it, with which the others are compared."""
     changed = torch_fx.copied(module)
     torch_fx.matcher(rules).apply(changed)
     return changed
 
 
 def fired(module: fx.GraphModule, rules: list[Rule]) -> dict[str, int]:
-    """How often each rule fired in a rewritten module."""
+    """The number of firings of each rule in a rewritten module."""
     targets = {native.fused(rule): rule.name.removeprefix("book_") for rule in rules}
     names = [targets[node.target] for node in module.graph.nodes if node.target in targets]
     return {name: names.count(name) for name in targets.values() if name in names}
+
+
+def measured(model: Model, rules: list[Rule], meter: Meter) -> tuple[Row, dict[str, int]]:
+    """The row of a model, and the number of firings of each rule."""
+    export = exported(model)
+    reference = rewritten(export.module, rules)
+    subject = torch_fx.Subject(export.module.graph, native.terms_of(reference.graph), export.inputs, export.module)
+    gsl = torch_fx.GSL(subject, rules)
+    systems: dict[str, System | str] = {
+        GSL: gsl.in_place,
+        ENGINE: gsl.engine,
+        INDUCTOR: torch_fx.inductor_matcher(subject, rules),
+        REPLACE: torch_fx.replace_pattern(subject, rules),
+    }
+    size = sum(node.op == "call_function" for node in export.module.graph.nodes)
+    return meter.measure(model.name, size, systems), fired(reference, rules)
 
 
 def run(meter: Meter, largest: int) -> Section:
@@ -39,21 +55,7 @@ def run(meter: Meter, largest: int) -> Section:
     lines = []
     starts: list[tuple[str, float | None, float]] = []
     for model in MODELS:
-        export = exported(model)
-        reference = rewritten(export.module, rules)
-        subject = torch_fx.Subject(
-            export.module.graph, native.terms_of(reference.graph), export.inputs, export.module
-        )
-        gsl = torch_fx.GSL(subject, rules)
-        systems: dict[str, System | str] = {
-            GSL: gsl.in_place,
-            ENGINE: gsl.engine,
-            INDUCTOR: torch_fx.inductor_matcher(subject, rules),
-            REPLACE: torch_fx.replace_pattern(subject, rules),
-        }
-        size = sum(node.op == "call_function" for node in export.module.graph.nodes)
-        row = meter.measure(model.name, size, systems)
-        counts = fired(reference, rules)
+        row, counts = measured(model, rules, meter)
         told = ", ".join(f"{name} {n}" for name, n in counts.items())
         firsts = [duration(cell.first) if isinstance(cell := row.cells[name], Sample) else "–" for name in FIRSTS]
         lines.append([model.name, str(sum(counts.values())), told, *firsts])

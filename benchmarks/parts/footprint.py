@@ -1,4 +1,4 @@
-"""What GSL costs besides time: memory of a view, and the import."""
+"""Costs besides time: memory of a view, and the import."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""How the engine's time grows with the graph, from 1,000 to 100,000 operators."""
+"""Growth of the engine's time with the graph, from 1,000 to 100,000 operators."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks.measure import Different, Job, Meter, Row, duration
+from benchmarks.measure import Different, Job, Meter, Row, duration, exponent
 from benchmarks.parts.views import ViewBuilder
 from benchmarks.section import Goal, Section
 from gsl import Subst, op, pat
@@ -17,7 +16,7 @@ from gsl.rewrite import Trace
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000)
 BOUND = 1.1
 BRANCHES = 10
-"""How many branches each group of branches has."""
+"""The number of branches of each group."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Family:
     build: Callable[[int], Graph]
     rule: Subst
     matches: Callable[[int], int]
-    """How often the rule fires on a graph of so many operators."""
+    """The number of firings on a graph of so many operators."""
 
 
 def chain(count: int) -> Graph:
@@ -107,15 +106,6 @@ def families() -> tuple[Family, ...]:
         ),
         Family("one fork", "the same rule for one group of all operators", one_fork, group, lambda n: 1),
     )
-
-
-def exponent(rows: Sequence[Row], name: str) -> float | None:
-    """The slope of the least-squares line through the logarithms of sizes and times; ``None`` of fewer than two."""
-    points = [(math.log(row.size), math.log(s)) for row in rows if (s := row.seconds(name))]
-    if len(points) < 2:
-        return None
-    x0, y0 = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
-    return sum((x - x0) * (y - y0) for x, y in points) / sum((x - x0) ** 2 for x, _ in points)
 
 
 def job(family: Family, view: Graph, size: int) -> Job:

@@ -52,7 +52,7 @@ def terms(count: int) -> Terms:
 
 
 def fused(count: int) -> Terms:
-    """What becomes of it."""
+    """The chain after the rewrite."""
     links = [(rules(1)[0].name, ()), *((name, ()) for name in CYCLE[3:])]
     return chain(("x",), links, count // len(CYCLE) * len(links))
 
@@ -157,7 +157,7 @@ def run(meter: Meter, largest: int) -> Section:
 
 
 def _expected(rows: Sequence[Row], name: str, number: int) -> float:
-    """How long a system may take with so many rules."""
+    """The seconds that a system may take with so many rules."""
     known = rows[-1].seconds(name) if rows else None
     return 0.0 if known is None else known * number / COUNTS[len(rows) - 1]
 

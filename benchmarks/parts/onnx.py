@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import logging
-import math
 import statistics
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks.measure import Meter, Row
-from benchmarks.parts.inference import require_close
+from benchmarks.measure import Meter, Row, exponent, in_turns
 from benchmarks.parts.many_rules import fused, rules, terms
 from benchmarks.peers import absent
+from benchmarks.peers.native import require_close
 from benchmarks.section import Goal, Section, goal_of_ratios
 from demo.models import MODELS, Model
 from gsl import Workload
@@ -69,12 +68,9 @@ def _rewriting(section: Section, meter: Meter, sizes: list[int]) -> None:
 
 def _growth(what: str, rows: list[Row]) -> Goal:
     """The exponent of growth between the smallest and the largest size, of a new model and in place."""
-    found = []
-    for name in (NEW, IN_PLACE):
-        first, last = (row.seconds(name) for row in (rows[0], rows[-1]))
-        if first and last and rows[-1].size > rows[0].size:
-            found.append(math.log(last / first) / math.log(rows[-1].size / rows[0].size))
-    shown = ", ".join(f"{exponent:.2f}" for exponent in found) or "not measured"
+    ends = [rows[0], rows[-1]] if len(rows) > 1 else []
+    found = [slope for name in (NEW, IN_PLACE) if (slope := exponent(ends, name)) is not None]
+    shown = ", ".join(f"{slope:.2f}" for slope in found) or "not measured"
     return Goal(f"{what}: growth", "exponent at most 1.1", shown, max(found) <= 1.1 if found else None)
 
 
@@ -107,13 +103,8 @@ def measure(model: Model) -> list[str] | str:
     expected = _tensors(calls[0](*inputs))
     for call in calls:
         require_close(model.name, _tensors(call(*inputs)), expected)
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(RUNS):
-        for call, taken in zip(calls, times):
-            start = time.perf_counter()
-            call(*inputs)
-            taken.append((time.perf_counter() - start) * 1e3)
-    return [f"{statistics.median(taken):.1f}" for taken in times]
+    taken = in_turns({number: partial(call, *inputs) for number, call in enumerate(calls)}, RUNS)
+    return [f"{statistics.median(times):.1f}" for times in taken.values()]
 
 
 def exported(model: Model) -> Workload:

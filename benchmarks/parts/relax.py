@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from benchmarks.measure import Different, Meter, Row, System
+from benchmarks.measure import Different, Meter, Row, System, exponent
 from benchmarks.peers import absent
-from benchmarks.section import Section, goal_of_ratios
+from benchmarks.section import Section, goal_of_number, goal_of_ratios
 from benchmarks.terms import Rule, chain
 from gsl import Subst, op, pat
 
@@ -98,17 +98,9 @@ def run(meter: Meter, largest: int) -> Section:
         )
     )
     if len(rows) > 2:
-        from benchmarks.parts.growth import exponent
-        from benchmarks.section import Goal
-
         slope = exponent([row for row in rows if row.size >= at.size], GSL)
         section.goals.append(
-            Goal(
-                "Relax module to Relax module, beyond",
-                "linear",
-                "not measured" if slope is None else f"exponent {slope:.2f}",
-                None if slope is None else slope <= 1.1,
-            )
+            goal_of_number("Relax module to Relax module, beyond", "linear", slope, 1.1, "exponent {:.2f}")
         )
     return section
 

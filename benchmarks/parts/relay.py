@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Meter, Row, Sample, duration, shown
-from benchmarks.section import Goal, Section, goal_of_ratios, times
+from benchmarks.measure import Meter, Row, Sample, duration, exponent, shown
+from benchmarks.section import Goal, Section, goal_of_number, goal_of_ratios, times
 from gsl.rules import RULES
 
 ROOT = Path(__file__).parents[2]
@@ -144,17 +143,11 @@ def goals(rows: Mapping[str, Row]) -> list[Goal]:
                 [(f"in the worst of {len(ratios)}: {worst}", ratios.get(worst), BOUND)],
             ),
         ]  # fmt: skip
-    small, large = (rows.get(LAYERS.format(count)) for count in (128, 512))
-    if small and large and (below := small.seconds(GSL)) and (above := large.seconds(GSL)):
-        slope = math.log(above / below) / math.log(large.size / small.size)
-        found.append(
-            Goal("Relay, 128 → 512 parallel dense layers, one variadic rule", "exponent at most 1.1",
-                 f"{slope:.2f}", slope <= 1.1)
-        )  # fmt: skip
+    slope = exponent([row for row in map(rows.get, map(LAYERS.format, (128, 512))) if row is not None], GSL)
+    if slope is not None:
+        what = "Relay, 128 → 512 parallel dense layers, one variadic rule"
+        found.append(goal_of_number(what, "exponent at most 1.1", slope, 1.1, "{:.2f}"))
     if LONG in rows and (seconds := rows[LONG].seconds(GSL)):
-        each = seconds / rows[LONG].size
-        found.append(
-            Goal("Relay, chain of 1,600 operators without a match", "at most 0.15 ms an operator",
-                 f"{each * 1e3:.2f} ms", each <= 0.15e-3)
-        )  # fmt: skip
+        what, each = "Relay, chain of 1,600 operators without a match", seconds / rows[LONG].size * 1e3
+        found.append(goal_of_number(what, "at most 0.15 ms an operator", each, 0.15, "{:.2f} ms"))
     return found

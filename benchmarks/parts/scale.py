@@ -33,13 +33,13 @@ aten = torch.ops.aten
 
 @dataclass(frozen=True)
 class Found:
-    """What the rules took on one graph, in a process of its own."""
+    """The time and memory of the rules on one graph, in a process of its own."""
 
     size: int
     copying: float
     """The seconds that a copy of the native graph takes, by its own framework."""
     seconds: float
-    """Of loading, of rounds until nothing matches, and of writing the new graph."""
+    """The seconds of loading, of rounds until nothing matches, and of writing the new graph."""
     native: int
     """The bytes of the process with its native graph."""
     peak: int

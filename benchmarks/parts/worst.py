@@ -15,7 +15,7 @@ from benchmarks.measure import Different, Job, Meter, System, duration
 from benchmarks.parts.views import ViewBuilder
 from benchmarks.peers import absent
 from benchmarks.peers.native import aten
-from benchmarks.section import Goal, Section, times
+from benchmarks.section import Goal, Section, goal_of_ratios, times
 from gsl import Subst, op, pat
 from gsl.graph import Graph
 from gsl.match import MatchSearch
@@ -194,7 +194,7 @@ def job(name: str, search: Callable[[], bool], found: bool) -> Job:
 
 
 def first_match(case: Case) -> bool:
-    """Whether GSL finds a match."""
+    """True if GSL finds a match."""
     return next(case.rule.match(case.view), None) is not None
 
 
@@ -239,12 +239,7 @@ def run(meter: Meter, largest: int) -> Section:
         )
     )
     section.sharper.append(
-        Goal(
-            f"a chain as one `pat.Repeat`, {LENGTH:,} long",
-            "at most 1 × FX by hand",
-            "not measured" if chain is None else f"{times(chain)} {HAND}",
-            None if chain is None else chain <= 1,
-        )
+        goal_of_ratios(f"a chain as one `pat.Repeat`, {LENGTH:,} long", "at most 1 × FX by hand", [(HAND, chain, 1.0)])
     )
     return section
 

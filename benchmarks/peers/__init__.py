@@ -10,12 +10,12 @@ NEEDED = {
     "onnxscript": ("onnxscript", "onnxscript"),
     "Relax": ("tvm", "apache-tvm"),
 }
-"""What a system needs besides torch: the module, and the distribution it comes in."""
+"""The requirement of a system besides torch: the module, and the distribution it comes in."""
 DISTRIBUTIONS = ("torch", "transformers", "tinygrad", "onnxscript", "onnx", "apache-tvm", "matplotlib")
 
 
 def absent(system: str) -> str | None:
-    """Why a system is left out: ``None`` if it is installed."""
+    """The reason why a system is left out; ``None`` if it is installed."""
     module, distribution = NEEDED[system]
     return None if importlib.util.find_spec(module) else f"{distribution} is not installed"
 

@@ -17,6 +17,8 @@ from benchmarks.terms import Literal, Rule, Terms, Tree, read
 aten = torch.ops.aten
 Tensors = Mapping[str, torch.Tensor]
 
+TOLERANCE = 2e-3
+"""The largest difference of an output of a model, relative to the largest number in it."""
 SPELLINGS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "conv": (aten.conv2d.default, ()),
     "batch_norm": (aten.batch_norm.default, (False, 0.1, 1e-5, False)),
@@ -58,7 +60,7 @@ def fused(rule: Rule) -> Any:
         library = _library()
         arguments = ", ".join(f"Tensor {leaf}" for leaf in rule.leaves)
         library.define(f"{rule.name}({arguments}) -> Tensor")  # type: ignore[no-untyped-call]
-        kernel = partial(_kernel, rule)
+        kernel = partial(evaluate, rule)
         library.impl(rule.name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
         if rule.fake is not None:
             torch.library.register_fake(f"gsl_benchmarks::{rule.name}", rule.fake, lib=library)
@@ -87,12 +89,8 @@ def walked(tree: Tree, call: Callable[[Any, tuple[Any, ...]], Any], leaf: Callab
     return walk(tree)
 
 
-def _kernel(rule: Rule, *values: torch.Tensor) -> Any:
-    return evaluate(rule, values)
-
-
-def evaluate(rule: Rule, values: Sequence[torch.Tensor]) -> Any:
-    """What the source of a rule computes."""
+def evaluate(rule: Rule, *values: torch.Tensor) -> Any:
+    """The value of the source of a rule."""
     known = dict(zip(rule.leaves, values))
     return walked(rule.source, lambda target, arguments: target(*arguments), known.__getitem__)
 
@@ -170,7 +168,7 @@ def _shown(argument: Any) -> str:
 
 
 def run(graph: fx.Graph, inputs: Sequence[Any], root: torch.nn.Module | None = None) -> list[Any]:
-    """What a graph computes."""
+    """The results of a graph."""
     module = module_of(graph) if root is None else root
     with torch.no_grad():
         result = fx.Interpreter(module, graph=graph).run(*inputs)
@@ -182,3 +180,11 @@ def require_equal(found: Sequence[Any], expected: Sequence[Any]) -> None:
     for new, old in zip(found, expected, strict=True):
         if not torch.allclose(new, old, rtol=1e-4, atol=1e-5, equal_nan=True):
             raise Different(f"the results differ by {(new - old).abs().max():.1e}")
+
+
+def require_close(name: str, found: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> None:
+    """Raise Different unless the outputs of a model are close."""
+    for new, old in zip(found, expected, strict=True):
+        bound = TOLERANCE * float(old.abs().max()) + 1e-6
+        if float((new - old).abs().max()) > bound:
+            raise Different(f"{name}: the outputs differ by {(new - old).abs().max():.1e}, allowed are {bound:.1e}")

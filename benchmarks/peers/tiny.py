@@ -10,7 +10,7 @@ from tinygrad.uop import Ops
 from tinygrad.uop.ops import PatternMatcher, UOp, UPat, graph_rewrite
 
 from benchmarks.measure import Job, System
-from benchmarks.terms import Rule, Terms, Tree, read, require_same
+from benchmarks.terms import Rule, Terms, Tree, operators, read, require_same
 
 OPERATORS: dict[str, Any] = {
     "conv": Ops.MUL,
@@ -33,9 +33,7 @@ OPERATORS: dict[str, Any] = {
 
 
 def can_express(rules: Sequence[Rule], terms: Terms) -> bool:
-    """Whether there is an operator for each role."""
-    from benchmarks.terms import operators
-
+    """True if there is an operator for each role."""
     names = {name for rule in rules for name in operators(rule.source)} | {name for name, _ in terms.calls}
     return names <= OPERATORS.keys()
 
@@ -106,5 +104,5 @@ def alternatives(depth: int) -> Callable[[], bool]:
 
 
 def _found() -> UOp:
-    """What a pattern becomes of which only counts whether it is found."""
+    """The target of a pattern of which only counts whether it is found."""
     return UOp(Ops.NOOP)

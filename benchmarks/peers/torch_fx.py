@@ -29,7 +29,7 @@ class Subject:
         self.root = root
         """The module of the graph, where it has weights or submodules."""
         self.inputs = inputs
-        """What it is run on, unless it is too large for that."""
+        """The inputs on which it is run, unless it is too large for that."""
         self.values = None if inputs is None else native.run(graph, inputs, root)
 
     @classmethod
@@ -88,45 +88,38 @@ class GSL:
         from gsl.fx import Pass
 
         apply = Pass(self.rules)
-        module = self.subject.copy()
-
-        def work() -> fx.Graph:
-            apply(module.graph)
-            return module.graph
-
-        return Job(work, self.subject.check)
+        return on_copy(self.subject, lambda module: apply(module.graph))()
 
 
-def by_hand(subject: Subject, function: ByHand) -> System:
-    """A pass written for just this rewrite, on a copy."""
+def on_copy(subject: Subject, rewrite: Callable[[fx.GraphModule], object]) -> System:
+    """A rewrite of a copy in place."""
 
     def prepare() -> Job:
         module = subject.copy()
 
         def work() -> fx.Graph:
-            function(module.graph)
+            rewrite(module)
             return module.graph
 
         return Job(work, subject.check)
 
     return prepare
+
+
+def by_hand(subject: Subject, function: ByHand) -> System:
+    """A pass written for just this rewrite, on a copy."""
+    return on_copy(subject, lambda module: function(module.graph))
 
 
 def replace_pattern(subject: Subject, rules: Sequence[Rule]) -> System:
     """``torch.fx.replace_pattern``, rule by rule, on a copy; its graphs of patterns are made before."""
     pairs = [(_module(rule, rule.source), _module(rule, (native.fused(rule), *rule.leaves))) for rule in rules]
 
-    def prepare() -> Job:
-        module = subject.copy()
+    def rewrite(module: fx.GraphModule) -> None:
+        for pattern, replacement in pairs:
+            replace(module, pattern, replacement)
 
-        def work() -> fx.Graph:
-            for pattern, replacement in pairs:
-                replace(module, pattern, replacement)
-            return module.graph
-
-        return Job(work, subject.check)
-
-    return prepare
+    return on_copy(subject, rewrite)
 
 
 def replace(module: fx.GraphModule, pattern: fx.GraphModule, replacement: fx.GraphModule) -> None:
@@ -197,22 +190,11 @@ def _handler(rule: Rule) -> Callable[..., None]:
 
 def inductor_matcher(subject: Subject, rules: Sequence[Rule]) -> System:
     """The pattern matcher of inductor, on a copy; its patterns are registered before."""
-    patterns = matcher(rules)
-
-    def prepare() -> Job:
-        module = subject.copy()
-
-        def work() -> fx.Graph:
-            patterns.apply(module)
-            return module.graph
-
-        return Job(work, subject.check)
-
-    return prepare
+    return on_copy(subject, matcher(rules).apply)
 
 
 def floors(subject: Subject) -> dict[str, System | str]:
-    """What it costs to touch the graph at all."""
+    """The systems that do no more than touch the graph."""
 
     def one_pass() -> int:
         found = 0

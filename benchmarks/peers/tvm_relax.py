@@ -149,6 +149,6 @@ def gsl_engine(terms: Terms, rule: Subst, shapes: Shapes) -> System:
 
 
 def run(module: tvm.IRModule, inputs: Sequence[Any]) -> Any:
-    """What a module computes on TVM's virtual machine, as an array."""
+    """The result of a module on TVM's virtual machine, as an array."""
     workload = Workload.from_relax(module)
     return workload(*inputs)

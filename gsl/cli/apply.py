@@ -118,21 +118,18 @@ def _outcome(found: many.JsonObject) -> str:
 
 
 def _print_many(found: Sequence[many.Result], terminal: Terminal, verbose: bool) -> None:
-    rows: list[TableRow] = []
-    for result in found:
-        if result.found is None:
-            rows.append((str(result.model), "", "", "", f"error: {result.error}"))
-            continue
-        calls = result.found["calls"]
-        counts = sum(_fired(result.found).values()), calls["before"], calls["after"]
-        rows.append((str(result.model), *map(str, counts), _outcome(result.found)))
-        if verbose:
+    for result in found if verbose else ():
+        if result.found is not None:
             terminal.line(f"{result.model}\n")
             _print(result.found, terminal)
             terminal.line()
-    terminal.table(rows, ("model", "fired", "before", "after", "result"))
-    terminal.line()
-    terminal.line(many.summary(found, "written", "not written"))
+
+    def cells(one: many.JsonObject) -> TableRow:
+        counts = sum(_fired(one).values()), one["calls"]["before"], one["calls"]["after"]
+        return (*map(str, counts), _outcome(one))
+
+    header = ("model", "fired", "before", "after", "result")
+    many.show_table(found, terminal, header, cells, "written", "not written")
 
 
 def _fired(found: many.JsonObject) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Final
 from gsl.cli import files, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
 from gsl.cli.rules import HELP, RuleSelection, selection
-from gsl.draw.dot import FORMATS, engine
+from gsl.draw.drawing import FORMATS, engine
 from gsl.errors import MissingPackageError
 from gsl.match import Match
 from gsl.workload import Workload

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import files, models
-from gsl.cli.command import Exit, Terminal, UsageError, count, failure
+from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure
 
 JsonObject = dict[str, Any]
 """The result for one model as JSON."""
@@ -85,12 +85,23 @@ def _results(
     return [found[task.model] for task in tasks]
 
 
-def summary(found: Sequence[Result], done: str, negative: str) -> str:
-    """The number of models with each outcome, in a line; two outcomes have words of the command."""
+def show_table(
+    found: Sequence[Result], terminal: Terminal, header: TableRow, cells: Callable[[JsonObject], TableRow], done: str,
+    negative: str,
+) -> None:  # fmt: skip
+    """Print a row for each model, and how many have each outcome, of which two have words of the command."""
+    blank = [""] * (len(header) - 2)
+    terminal.table(
+        [
+            (str(result.model), *([*blank, f"error: {result.error}"] if result.found is None else cells(result.found)))
+            for result in found
+        ],
+        header,
+    )
     words = {Exit.DONE: done, Exit.NEGATIVE: negative}
     counts = Counter(words.get(result.status, "failed") for result in found)
     listed = ", ".join(f"{count} {word}" for word, count in counts.items())
-    return f"{len(found)} model{'s' * (len(found) > 1)}: {listed}"
+    terminal.line(f"\n{len(found)} model{'s' * (len(found) > 1)}: {listed}")
 
 
 def _attempt(work: _Task, task: argparse.Namespace) -> Result:

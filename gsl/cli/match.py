@@ -89,16 +89,12 @@ def _counts(found: many.JsonObject) -> tuple[int, int]:
 
 
 def _print_many(found: Sequence[many.Result], terminal: Terminal) -> None:
-    rows: list[TableRow] = []
-    for result in found:
-        if result.found is None:
-            rows.append((str(result.model), "", "", f"error: {result.error}"))
-            continue
-        names = ", ".join(rule["rule"] for rule in result.found["rules"] if rule["matches"])
-        rows.append((str(result.model), *map(str, _counts(result.found)), names))
-    terminal.table(rows, ("model", "rules", "matches", "which rules"))
-    terminal.line()
-    terminal.line(many.summary(found, "matched", "without a match"))
+    def cells(one: many.JsonObject) -> TableRow:
+        names = ", ".join(rule["rule"] for rule in one["rules"] if rule["matches"])
+        return (*map(str, _counts(one)), names)
+
+    header = ("model", "rules", "matches", "which rules")
+    many.show_table(found, terminal, header, cells, "matched", "without a match")
 
 
 def _listed(names: Sequence[str]) -> str:

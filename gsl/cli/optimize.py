@@ -10,7 +10,7 @@ from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Term
 from gsl.cli.rules import HELP, selection
 from gsl.cost.model import MODELS
 from gsl.cost.optimization import SEARCHES, optimize
-from gsl.cost.report import Optimized, OptimizeReport, page, timed
+from gsl.cost.report import Optimized, OptimizeReport, page
 from gsl.cost.work import MOST_THREADS
 from gsl.rewrite import RuleSet
 from gsl.workload import Workload
@@ -106,11 +106,8 @@ def _print(report: OptimizeReport, written: list[Path], terminal: Terminal, verb
     if verbose:
         for side, costs in (("before", report.costs_before), ("after", report.costs_after)):
             terminal.line(f"{side}: {costs}\n")
-    if report.before is not None and report.after is not None:
-        terminal.line(f"before {timed(report.before)}")
-        terminal.line(f"after  {timed(report.after)}")
-    if report.error is not None:
-        terminal.line(f"error  {report.error:.1e} of the largest output")
+    for name, text in report.measured():
+        terminal.line(f"{name:6} {text}")
     terminal.line(report.decision)
     if written:
         terminal.line(f"wrote {' and '.join(map(str, written))}")

@@ -38,8 +38,8 @@ ALPHA = 1.05
 """The default of ``alpha``: so many times the cost of the best program another one may cost to be gone on from."""
 MOST_NODES = 200_000
 """The most nodes that the waiting programs have together; those that promise least are forgotten."""
-FINALISTS = 8
-"""The number of programs that the model looks at in the end where steps are not priced by it."""
+REPRICED = 8
+"""The number of programs that the model prices in the end where steps are not priced by it."""
 GREEDY = 0.5
 """The largest share of the time for the greedy search, from whose result a walk begins."""
 LEAST = 1e-9
@@ -216,7 +216,7 @@ class Walk:
 
     def _improve(self, state: SearchState, progress: Progress) -> None:
         self.cost = state.view.cost
-        most = 1 if self.prices.exact else FINALISTS
+        most = 1 if self.prices.exact else REPRICED
         self.best_paths = [state.path, *self.best_paths][:most]
         progress(f"{self.cost / self.start_cost:.1%} of the cost after {len(state.path)} steps")
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from gsl.cost.space import DROPPED, KEPT, Candidate, Choice, Clock, Found, Kind, Space, Trial
+from gsl.cost.space import KEPT, Candidate, Choice, Clock, Found, Kind, Space, Trial
 from gsl.cost.table import Costs
 from gsl.cost.whole import TimedInputs, error
 from gsl.rewrite.passes import Progress
@@ -116,20 +116,22 @@ class _Run:
         names = {kind.rule for kind in candidate.fired}
         return [name for name in self.space.rules if name in names]
 
-    def _difference(self, without: Candidate) -> CostDifference:
-        return CostDifference.of(self.current.costs, without.costs, self.noise)
+    def _try(self, what: str, choice: Choice) -> CostDifference:
+        """The gain of another choice, which is taken if it pays."""
+        self.progress(what)
+        candidate = self.space.at(choice)
+        difference = CostDifference.of(self.current.costs, candidate.costs, self.noise)
+        if difference.pays:
+            self._take(candidate)
+        return difference
 
     def _try_without(self, names: Sequence[str]) -> None:
         """Take back some rules, for good if that pays."""
         if self._choice.rules_out.issuperset(names) or self.clock.left <= 0:
             return
-        self.progress(f"without {', '.join(names)}")
-        without = self.space.at(self._choice.without_rules(names))
-        difference = self._difference(without)
-        trial = Trial.of(difference.gain, difference.pays, difference.margin)
-        self.trials.update({(name, ""): trial for name in names if difference.pays or len(names) == 1})
-        if difference.pays:
-            self._take(without)
+        found = self._try(f"without {', '.join(names)}", self._choice.without_rules(names))
+        if found.pays or len(names) == 1:
+            self.trials.update({(name, ""): Trial.of(found.gain, found.pays, found.margin) for name in names})
 
     def _kinds(self) -> Iterator[Kind]:
         """The kinds of those rules that do much, and differ in their matches; the most frequent ones first."""
@@ -147,21 +149,13 @@ class _Run:
         """Take back the rewrites of a kind, for good if that pays."""
         if kind not in self.current.fired or self.clock.left <= 0:
             return
-        self.progress(f"without {kind}")
-        without = self.space.at(self._choice.without(kind))
-        difference = self._difference(without)
-        self.trials[kind.rule, kind.calls] = Trial.of(difference.gain, difference.pays, difference.margin)
-        if difference.pays:
-            self._take(without)
+        found = self._try(f"without {kind}", self._choice.without(kind))
+        self.trials[kind.rule, kind.calls] = Trial.of(found.gain, found.pays, found.margin)
 
     def _put_back(self, name: str) -> None:
         """Take a rule again that was taken back, perhaps with others, if it pays now."""
-        self.progress(f"the rule {name} again")
-        again = self.space.at(self._choice.with_rule(name))
-        difference = CostDifference.of(self.current.costs, again.costs, self.noise)
-        self.trials[name, ""] = Trial.of(-difference.gain, not difference.pays, difference.margin)
-        if difference.pays:
-            self._take(again)
+        found = self._try(f"the rule {name} again", self._choice.with_rule(name))
+        self.trials[name, ""] = Trial.of(-found.gain, not found.pays, found.margin)
 
     def _rows(self, best: Candidate) -> Iterator[Trial]:
         """The result of the trial of each kind of match."""
@@ -173,7 +167,7 @@ class _Run:
                     kind, self.seen[kind], kind in self.current.fired, alone=own is not None or len(kinds) == 1
                 )
                 if best is not self.current and trial.verdict == KEPT:
-                    trial = replace(trial, verdict=DROPPED, why="all together are not cheaper than the program was")
+                    trial = trial.dropped("all together are not cheaper than the program was")
                 yield trial
 
 
@@ -216,21 +210,21 @@ def approximated(
     for offer in sorted(offers, key=lambda offer: -offer.gain / max(offer.error, 1e-12)):
         trial = Trial(offer.kind.rule, offer.kind.shape, offer.times, offer.gain, error=offer.error)
         if offer.error > tolerance:
-            trials.append(replace(trial, verdict=DROPPED, why=f"its error is above the tolerance of {tolerance:g}"))
+            trials.append(trial.dropped(f"its error is above the tolerance of {tolerance:g}"))
             continue
         if taken and clock.left <= 0:
-            trials.append(replace(trial, verdict=DROPPED, why="not tried: the budget was spent"))
+            trials.append(trial.dropped("not tried: the budget was spent"))
             continue
         candidate = space.at(choice.approximating([*taken, offer.kind])) if taken else offer.alone
         whole = error(candidate.workload, inputs, warm=True) if taken else offer.error
         if whole <= tolerance and candidate.costs.total < best.costs.total:
             taken.append(offer.kind)
             best = candidate
-            trials.append(replace(trial, verdict=KEPT, why=f"within the tolerance: {whole:.1g} in all"))
+            trials.append(replace(trial, why=f"within the tolerance: {whole:.1g} in all"))
         else:
             is_within = whole <= tolerance
             why = "it gains nothing beside the others" if is_within else f"the error would be {whole:.1g} in all"
-            trials.append(replace(trial, verdict=DROPPED, why=why))
+            trials.append(trial.dropped(why))
     return Found(best, (*found.trials, *trials), found.finished)
 
 
@@ -243,15 +237,15 @@ def _offers(
     offers, trials = list[_Offer](), list[Trial]()
     for kind in kinds:
         times = everything.fired[kind]
-        trial = Trial(kind.rule, kind.shape, times, verdict=DROPPED)
+        trial = Trial(kind.rule, kind.shape, times)
         if clock.left <= 0:
-            trials.append(replace(trial, why="not tried: the budget was spent"))
+            trials.append(trial.dropped("not tried: the budget was spent"))
             continue
         progress(f"with {kind}")
         alone = space.at(base.choice.approximating([kind]))
         difference = CostDifference.of(base.costs, alone.costs, space.model.noise)
         if not difference.pays or difference.gain <= 0:
-            trials.append(replace(trial, gain=difference.gain, why="it does not pay"))
+            trials.append(replace(trial, gain=difference.gain).dropped("it does not pay"))
             continue
         brought = error(alone.workload, inputs, warm=True)
         offers.append(_Offer(kind, alone, times, difference.gain, brought))
@@ -273,6 +267,6 @@ def _paying(
             trial = replace(trial, gain=-difference.gain)
             if difference.pays:
                 best, taken = without, rest
-                trial = replace(trial, verdict=DROPPED, why="it does not pay")
+                trial = trial.dropped("it does not pay")
         trials.append(trial)
     return best, trials

@@ -197,7 +197,7 @@ class OfNodes:
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""
-        return Costs(workload.name, getattr(self.function, "__name__", "own"), _by_node(workload, self.of), unit="")
+        return _costs(workload, getattr(self.function, "__name__", "own"), self.prices(workload), unit="")
 
 
 class Analytic:
@@ -237,18 +237,17 @@ class Analytic:
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""
-        sizes = ExampleSizes.of(workload)
-        calls = _by_node(workload, lambda node: self.of(node, sizes))
-        return Costs(workload.name, self.name, calls, unit="s", threads=self.threads)
+        return _costs(workload, self.name, self.prices(workload), unit="s", threads=self.threads)
 
 
-def _by_node(workload: Workload, of: Callable[[Node], float]) -> list[Cost]:
+def _costs(workload: Workload, model: str, price: PerNode, *, unit: str, threads: int | None = None) -> Costs:
     scope = _scope(workload)
-    return [
-        Cost(node.name, op_name(node.op), scope(node), of(node), key=op_name(node.op))
+    calls = [
+        Cost(node.name, op_name(node.op), scope(node), price(node), key=op_name(node.op))
         for node in workload.graph
         if node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
     ]
+    return Costs(workload.name, model, calls, unit=unit, threads=threads)
 
 
 def _scope(workload: Workload) -> Callable[[Node], tuple[str, ...]]:

@@ -12,9 +12,10 @@ from functools import cached_property
 from typing import Any
 
 from gsl.cost.backtrack import Backtrack
+from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.model import Measured, Model, WantedCost, model_of
-from gsl.cost.report import Decision, Optimized, OptimizeReport
+from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
@@ -292,20 +293,23 @@ class _Optimization:
         instead = ""
         if known is not None and known.before is not None and known.after is not None:
             is_same = known.values is not None and known.values == self._values
-            wrong, reason = (known.error, "") if is_same else self._compared(best)
+            found = _Compared(best, known.error) if is_same else self._compared(best)
             how, before, after = ", as an earlier run found", known.before, known.after
         else:
-            before, after, best, wrong, reason, instead = self._timed(finalists)
+            before, after, found, instead = self._timed(finalists)
             how = ""
-        if reason:
-            return _End(best, False, f"{reason}, so the old program stays", before, after, wrong, reason, is_wrong=True)
+        best, wrong = found.program, found.error
+        if found.reason:
+            reason = f"{found.reason}, so the old program stays"
+            return _End(best, False, reason, before, after, wrong, found.reason, is_wrong=True)
         if not is_faster(after, before):
             reason = "the new program is not faster as a whole, so the old one stays"
             return _End(best, False, reason, before, after, wrong)
         return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong, instead)
 
-    def _timed(self, finalists: Sequence[Candidate]) -> tuple[Timing, Timing, Candidate, float, str, str]:
-        """The times of the old program and of the best new one, and what :meth:`_first_right` tells of that.
+    def _timed(self, finalists: Sequence[Candidate]) -> tuple[Timing, Timing, _Compared, str]:
+        """The times of the old program and of the new one that is taken, that one, and the reason why it is not the
+        fastest one, if it is not.
 
         The fastest of several owes that to chance, too, so it is timed again beside the old one alone.
         """
@@ -314,9 +318,9 @@ class _Optimization:
         if len(finalists) > 1:
             seconds /= 2
             finalists = self._by_time(finalists, seconds)
-        best, wrong, reason, instead = self._first_right(finalists)
-        before, after = in_turns([self.workload, best.workload], self.inputs, seconds)
-        return before, after, best, wrong, reason, instead
+        found = self._first_right(finalists)
+        before, after = in_turns([self.workload, found[0].program.workload], self.inputs, seconds)
+        return before, after, *found
 
     def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
         """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
@@ -327,24 +331,30 @@ class _Optimization:
             order.sort(key=lambda each: each[1] is not finalists[0])
         return [each for _, each in order]
 
-    def _first_right(self, candidates: Sequence[Candidate]) -> tuple[Candidate, float, str, str]:
-        """The first of some programs whose numbers agree, or the one at the front if there is none: with its error, the
-        reason against it, and that against the one at the front."""
-        first = (candidates[0], *self._compared(candidates[0]))
-        for best in candidates[1:] if first[-1] else ():
-            wrong, reason = self._compared(best)
-            if not reason:
-                return best, wrong, "", first[-1]
-        return (*first, first[-1])
+    def _first_right(self, programs: Sequence[Candidate]) -> tuple[_Compared, str]:
+        """The first program whose numbers agree, or the first one of all; and the reason against that."""
+        first = self._compared(programs[0])
+        others = map(self._compared, programs[1:] if first.reason else ())
+        return next((other for other in others if not other.reason), first), first.reason
 
-    def _compared(self, best: Candidate) -> tuple[float, str]:
-        """A pair: the error of a program, and why that is too large; empty if it is not."""
-        wrong = error(best.workload, self.calibration or [self.inputs])
-        if self.tolerance is not None and any(rule.approximate for rule in _used(best)):
-            return wrong, f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
-        report = self.workload.compare(best.workload, list(self.inputs.values))
+    def _compared(self, program: Candidate) -> _Compared:
+        wrong = error(program.workload, self.calibration or [self.inputs])
+        if self.tolerance is not None and any(rule.approximate for rule in _used(program)):
+            reason = f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
+            return _Compared(program, wrong, reason)
+        report = self.workload.compare(program.workload, list(self.inputs.values))
         why = [f"{row.name}: {row.reason}" for row in report.failures] or ["there are no outputs"]
-        return wrong, "" if report.passed else f"the comparison failed: {why[0]}"
+        return _Compared(program, wrong, "" if report.passed else f"the comparison failed: {why[0]}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A program whose numbers were compared with those of the old one."""
+
+    program: Candidate
+    error: float | None
+    reason: str = ""
+    """The reason why its error is too large; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""The report of an optimisation: the gain of each rule, the time that the program takes now, and what is kept of the
-decision for the next optimisation of an equal program."""
+"""The report of an optimisation, as text and as a page: the gain of each rule, and the time that the program takes
+now."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
 from typing import Any, NamedTuple
@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 from gsl.cost.space import KEPT, Trial
 from gsl.cost.table import Costs, amount, columns
 from gsl.cost.whole import Timing
-from gsl.draw import pre
-from gsl.rewrite import Subst, Trace
-from gsl.rewrite.trace import Firing, Firings
+from gsl.draw import clipped, pre
 from gsl.workload import Workload
 
 WIDTH = 52
@@ -68,17 +66,17 @@ class OptimizeReport:
             for trial in self.trials
         ]
 
-    def __str__(self) -> str:
-        lines = [f"{self.name}: {self.decision}"]
+    def measured(self) -> Iterator[tuple[str, str]]:
+        """The times of the whole programs and the error, as far as they are known, each with its name."""
         if self.before is not None and self.after is not None:
-            for what, timing in (("before", self.before), ("after", self.after)):
-                lines.append(f"  {what:6}  {timed(timing)}")
+            yield "before", _timed(self.before)
+            yield "after", _timed(self.after)
         if self.error is not None:
-            lines.append(f"  error   {self.error:.1e} of the largest output")
-        rows = [
-            (rule, shape if len(shape) <= WIDTH else f"{shape[: WIDTH - 1]}…", *rest)
-            for rule, shape, *rest in self.rows()
-        ]
+            yield "error", f"{self.error:.1e} of the largest output"
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}: {self.decision}", *(f"  {name:6}  {text}" for name, text in self.measured())]
+        rows = [(rule, clipped(shape, WIDTH), *rest) for rule, shape, *rest in self.rows()]
         if rows:
             lines += ["", columns([("rule", "shape", "times", "gain", "", ""), *rows], left=(0, 1, 4, 5))]
         return "\n".join(lines)
@@ -97,11 +95,7 @@ class OptimizeReport:
                 side: {"total": costs.total, "unit": costs.unit, "model": costs.model}
                 for side, costs in (("before", self.costs_before), ("after", self.costs_after))
             },
-            "rules": [
-                {"rule": t.rule, "shape": t.shape, "times": t.times, "gain": t.gain, "verdict": t.verdict,
-                 "why": t.why, "error": t.error}
-                for t in self.trials
-            ],
+            "rules": [asdict(trial) for trial in self.trials],
         }  # fmt: skip
 
 
@@ -112,7 +106,7 @@ class Optimized(NamedTuple):
     report: OptimizeReport
 
 
-def timed(timing: Timing) -> str:
+def _timed(timing: Timing) -> str:
     """A time with its spread, as text."""
     return f"{amount(timing.median, 's')} ± {amount(timing.spread, 's')} ({len(timing.samples)} rounds)"
 
@@ -166,11 +160,8 @@ def page(report: OptimizeReport, old: Workload, new: Workload) -> str:
 
 
 def _summary(report: OptimizeReport) -> str:
-    rows = []
-    if report.before is not None and report.after is not None:
-        rows += [("time before", timed(report.before)), ("time after", timed(report.after))]
-    if report.error is not None:
-        rows.append(("error", f"{report.error:.1e} of the largest output"))
+    names = {"before": "time before", "after": "time after"}
+    rows = [(names.get(name, name), text) for name, text in report.measured()]
     if report.tolerance is not None:
         rows.append(("tolerance", f"{report.tolerance:g}"))
     rows += [("threads", str(report.threads)), ("search", f"{report.search}, {report.seconds:.1f} s")]
@@ -223,67 +214,3 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequen
         cells = [f'<td{" class=number" if place in numbers else ""}>{cell}</td>' for place, cell in enumerate(row)]
         lines.append("<tr>" + "".join(cells) + "</tr>")
     return "\n".join([*lines, "</table>"])
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The steps to the best program, and the trials of the search that found it.
-
-    With the times of both whole programs where the new one was the faster one. (Where it was not, whatever else the
-    machine did may have hidden it.)
-    """
-
-    traces: tuple[Trace, ...]
-    """None where the best program is the one that was given."""
-    trials: tuple[Trial, ...]
-    budget: float | None
-    """The seconds that were spent; ``None`` where nothing was left to look at."""
-    before: Timing | None = None
-    after: Timing | None = None
-    error: float | None = None
-    values: int | None = None
-    """A checksum of the weights and inputs with which both programs were compared."""
-
-    def serves(self, budget: float) -> bool:
-        """True if an optimisation with so many seconds would not look at more."""
-        return self.budget is None or self.budget >= budget
-
-    def as_json(self) -> dict[str, Any]:
-        """The decision as values of JSON."""
-        return {
-            "traces": [_packed(trace) for trace in self.traces],
-            "trials": [asdict(trial) for trial in self.trials],
-            "budget": self.budget,
-            "before": self.before and self.before.samples,
-            "after": self.after and self.after.samples,
-            "error": self.error,
-            "values": self.values,
-        }
-
-    @staticmethod
-    def of_json(value: Mapping[str, Any], rules: Mapping[str, Subst]) -> Decision:
-        """The decision of these values, with the rules by name."""
-        return Decision(
-            tuple([_unpacked(trace, rules) for trace in value["traces"]]),
-            tuple([Trial(**trial) for trial in value["trials"]]),
-            value["budget"],
-            value["before"] and Timing(tuple(value["before"])),
-            value["after"] and Timing(tuple(value["after"])),
-            value["error"],
-            value["values"],
-        )
-
-
-def _packed(trace: Trace) -> dict[str, Any]:
-    """The parts of a trace that are needed to repeat it."""
-    firings = [[firing.rule, firing.round, firing.at, firing.match] for firing in trace.firings]
-    how = {"iterative": trace.iterative, "tidy": trace.tidy, "folds": trace.folds, "folded": trace.folded}
-    return {"firings": firings, **how}
-
-
-def _unpacked(value: Mapping[str, Any], rules: Mapping[str, Subst]) -> Trace:
-    firings = [
-        Firing(rule, (), (), (), number, at, tuple(map(tuple, match))) for rule, number, at, match in value["firings"]
-    ]
-    how = {name: value[name] for name in ("iterative", "tidy", "folds", "folded")}
-    return Trace(Firings(firings), rules=rules, **how)

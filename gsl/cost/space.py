@@ -56,14 +56,18 @@ class Trial:
         """The trial of a kind for which the time did not suffice."""
         return Trial(why="not tried alone: the budget was spent")
 
+    def dropped(self, why: str) -> Trial:
+        """The same, with the decision against the kind."""
+        return replace(self, verdict=DROPPED, why=why)
+
     def at(self, kind: Kind, times: int, kept: bool, *, alone: bool) -> Trial:
-        """The same of one kind. A gain that several kinds have together is not that of each."""
+        """This trial as that of one kind. The gain of several kinds that were tried together is not that of each."""
         trial = replace(self, rule=kind.rule, shape=kind.shape, times=times, gain=self.gain if alone else None)
         if kept == (self.verdict == KEPT):
             return trial if alone else replace(trial, why=f"{trial.why} (all shapes of the rule together)")
         if kept:
             return replace(trial, verdict=KEPT, why="it pays now that others were dropped")
-        return replace(trial, verdict=DROPPED, gain=None, why="it does not match without what was dropped")
+        return replace(trial, gain=None).dropped("it does not match without what was dropped")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -160,20 +164,20 @@ class Choice:
 
     def without_rules(self, names: Iterable[str]) -> Choice:
         """This choice without some rules."""
-        return Choice(self.rules_out.union(names), self.kinds_out, self.approximate)
+        return replace(self, rules_out=self.rules_out.union(names))
 
     def without(self, kind: Kind) -> Choice:
         """This choice without a kind."""
-        return Choice(self.rules_out, self.kinds_out | {kind}, self.approximate)
+        return replace(self, kinds_out=self.kinds_out | {kind})
 
     def with_rule(self, name: str) -> Choice:
         """This choice with a rule that was left out, and all its kinds."""
         kinds = frozenset(kind for kind in self.kinds_out if kind.rule != name)
-        return Choice(self.rules_out - {name}, kinds, self.approximate)
+        return replace(self, rules_out=self.rules_out - {name}, kinds_out=kinds)
 
     def approximating(self, kinds: Iterable[Kind] | None) -> Choice:
         """This choice with these approximate kinds, and no others."""
-        return Choice(self.rules_out, self.kinds_out, None if kinds is None else frozenset(kinds))
+        return replace(self, approximate=None if kinds is None else frozenset(kinds))
 
     def refused(self, rule: Subst, kind: Kind) -> str | None:
         """The reason why a match is not rewritten; ``None`` if it is."""
@@ -300,7 +304,8 @@ class Space:
         return dict.fromkeys(_of_weights(graph), True) if self.hoists else computed_ahead(graph) if self.fold else {}
 
     def is_ahead(self, node: Node, ahead: Mapping[Node, bool]) -> bool | None:
-        """The same of a node, from what is known of its operands; ``None`` if its value is not known before a run."""
+        """True if a run finds a node computed, by what is known of its operands; ``None`` if its value is not known
+        before a run."""
         if node.op in (PARAM, CONST):
             return self.hoists or (node.op == PARAM or hasattr(node.attrs["value"], "shape") if self.fold else None)
         if not all(operand in ahead for operand in node.operands):

@@ -15,6 +15,7 @@ from typing import Any
 from gsl.errors import WorkloadError
 from gsl.graph import Effect
 from gsl.workload import Workload
+from gsl.workload.inputs import as_tensor
 from gsl.workload.runs import Leaves, aligned
 
 ROUNDS = (5, 31)
@@ -161,8 +162,6 @@ def checksum(values: Iterable[Any]) -> int | None:
     values can't be read."""
     import torch
 
-    from gsl.workload.inputs import as_tensor
-
     found = 0
     for value in values:
         tensor = as_tensor(value)
@@ -197,8 +196,6 @@ def error(new: Workload, inputs: Sequence[TimedInputs], *, warm: bool = False) -
 
 def _distance(expected: Any, found: Any) -> float:
     import torch
-
-    from gsl.workload.inputs import as_tensor
 
     if not hasattr(expected, "shape"):
         return 0.0 if expected == found else float("inf")

@@ -330,11 +330,11 @@ def threads_of(number: int | None) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
-def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
+def timed(call: Callable[[], object]) -> float:
     """The seconds that a call takes: the least of its samples, because everything else that runs can only add to it.
 
-    Each sample repeats the call so often that all of them together last for ``seconds``. Torch's timer warms up before
-    each. (Its own ways to find the number of repetitions take a third of a second for most calls.)
+    Each sample repeats the call so often that all of them together last for :data:`SECONDS`. Torch's timer warms up
+    before each. (Its own ways to find the number of repetitions take a third of a second for most calls.)
     """
     import torch
     from torch.utils.benchmark import Timer
@@ -342,7 +342,7 @@ def timed(call: Callable[[], object], seconds: float = SECONDS) -> float:
     with torch.no_grad():
         timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
         once = timer.timeit(1).median
-        number = max(1, int(seconds / SAMPLES / max(once, 1e-9)))
+        number = max(1, int(SECONDS / SAMPLES / max(once, 1e-9)))
         return float(min(once, *(timer.timeit(number).median for _ in range(SAMPLES))))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from gsl.draw.dot import Drawing
-from gsl.draw.drawing import Figure, Mark, Paint, Panel, Style
+from gsl.draw.drawing import Drawing
+from gsl.draw.figure import Figure, Mark, Paint, Panel, Style
 from gsl.draw.labels import rule_marks, tint, wrapped
 from gsl.draw.scopes import inherited, is_call
 from gsl.draw.view import FLAT, Depth, Options, diagram, levels

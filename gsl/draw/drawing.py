@@ -1,192 +1,168 @@
-"""The parts of a drawing: boxes with lines of text, edges between them, frames around them, and a legend."""
+"""Drawings for users, shown in a notebook or written to a file: figures that Graphviz has laid out."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import io
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
+from html import escape
+from pathlib import Path
+from typing import IO, Any
 
-BoxKey = Hashable
+from gsl.draw.dot import dot
+from gsl.draw.figure import Figure
+from gsl.errors import MissingPackageError, WorkloadError, checked
 
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """The style of a box. Colours are written ``#rrggbb``."""
-
-    fill: str = "#ffffff"
-    stroke: str = "#8899aa"
-    width: float = 1.0
-    dashed: bool = False
-    rounded: bool = False
-    small: bool = False
-    """Smaller text, for less important things."""
-    text: str = "#1b1b1b"
-
-
-PLAIN = Style()
+_ONE = threading.Lock()
+"""Graphviz draws one graph at a time."""
+_SIZE = re.compile(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"')
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """A small coloured tag at the corner of a box."""
-
-    text: str
-    colour: str
-
-
-@dataclass(frozen=True, slots=True)
-class Paint:
-    """The marks by which a node differs from others of its kind in a drawing."""
-
-    fill: str
-    stroke: str
-    width: float = 2.0
-    mark: Mark | None = None
-    event: int = 0
-    """The number of the firing that the node was part of; a box for many nodes counts them."""
-    lines: tuple[str, ...] = ()
-    """Text below the node's own."""
-    text: str = "#1b1b1b"
+def engine() -> Any:
+    """The package pygraphviz. MissingPackageError without it."""
+    try:
+        import pygraphviz
+    except ImportError as error:
+        raise MissingPackageError("drawings need pygraphviz, which is not installed: pip install 'gsl[viz]'") from error
+    return pygraphviz
 
 
-@dataclass(frozen=True, slots=True)
-class Box:
-    """A vertex of a diagram: lines of text, or a frame with others inside."""
+def rendered(source: str, format: str) -> bytes:
+    """A graph of Graphviz in a format, ``"svg"``, ``"png"`` or ``"pdf"``.
 
-    key: BoxKey
-    lines: tuple[str, ...]
-    style: Style = PLAIN
-    hint: str = ""
-    """The text that appears when the mouse rests on the box."""
-    marks: tuple[Mark, ...] = ()
-    inside: tuple[Box, ...] = ()
-    """The boxes of a frame. Edges go through its outline."""
-    name: str = ""
-    """The name of the frame where an edge to it would be too long to draw."""
+    MissingPackageError without pygraphviz; ValueError if Graphviz does not accept the text.
+    """
+    package = engine()
+    with _ONE, _quiet():
+        made = package.AGraph(string=source).draw(format=format, prog="dot")
+    return bytes(made)
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """A line from one box of a diagram to another one of it, whatever frames are around them."""
+def svg(source: str) -> str:
+    """A graph of Graphviz as an ``<svg>`` element that a page may hold several of.
 
-    tail: BoxKey
-    head: BoxKey
-    colour: str = "#667788"
-    dashed: bool = False
-    label: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Diagram:
-    """Boxes and the edges between them; edges go down, from earlier boxes to later ones as a rule."""
-
-    boxes: tuple[Box, ...]
-    edges: tuple[Edge, ...] = ()
+    It has no ids, which would not be unique on such a page, nor titles of parts, which hide what is known of a node.
+    Hyphens and spaces are written as such, so that a text can be found in it. The size is in pixels, as that of the
+    text is, and in attributes, because readers that are no browsers know no styles.
+    """
+    text = rendered(source, "svg").decode()
+    text = re.sub(r' id="[^"]*"|<!--.*?-->\n', "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = _SIZE.sub(r'<svg role="img" width="\1" height="\2"', text, count=1)
+    text = text.replace("&#45;", "-").replace("&#160;", " ")
+    title, end, rest = text.partition("</title>\n")
+    return title + end + re.sub(r"<title>.*?</title>\n", "", rest)
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A diagram with a title, beside others in a drawing."""
-
-    title: str
-    diagram: Diagram
-    lines: tuple[str, ...] = ()
-    """Text below the diagram."""
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the output of Graphviz and its libraries on the standard error from the user: hints, and warnings about
+    fonts."""
+    with redirect_stderr(io.StringIO()), tempfile.TemporaryFile() as sink, _redirected(sink):
+        yield
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """The parts of a whole drawing: panels side by side, the meaning of their colours, and text below them."""
-
-    name: str
-    panels: tuple[Panel, ...]
-    legend: tuple[tuple[Style, Mark | None, str], ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-Chain = tuple[BoxKey, ...]
-"""The frames around a box from the outermost one, and the box."""
-
-
-class Nest:
-    """A diagram in the making."""
-
-    def __init__(self) -> None:
-        self.boxes: dict[BoxKey | None, list[Box]] = {None: []}
-        self.edges: dict[Edge, None] = {}
-
-    def box(self, frames: Chain, box: Box, *, is_frame: bool = False) -> None:
-        """Put a box into frames that are there already. A frame has the others that follow inside."""
-        self.boxes[frames[-1] if frames else None].append(box)
-        if is_frame:
-            self.boxes[box.key] = []
-
-    def edge(self, above: Chain, below: Chain, look: Edge | None = None) -> None:
-        """Draw an edge from one box to another. Equal edges are one."""
-        self.edges.setdefault(replace(look or Edge("", ""), tail=above[-1], head=below[-1]))
-
-    def diagram(self) -> Diagram:
-        """The diagram. A frame with nothing in it is a box."""
-        return Diagram(self._inside(None), tuple(self.edges))
-
-    def _inside(self, frame: BoxKey | None) -> tuple[Box, ...]:
-        return tuple([
-            replace(box, inside=self._inside(box.key)) if box.key in self.boxes else box for box in self.boxes[frame]
-        ])  # fmt: skip
+@contextmanager
+def _redirected(sink: IO[bytes]) -> Iterator[None]:
+    """Send the process's standard error to a file; nothing is done where there is none."""
+    try:
+        before = os.dup(2)
+    except OSError:
+        yield
+        return
+    try:
+        os.dup2(sink.fileno(), 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
 
 
-LONGEST = 20
-"""The number of layers over which an edge is drawn."""
-_REFERENCE = Style("#f6f6f6", "#c4c4c4", rounded=True, small=True, text="#555555", dashed=True)
+FORMATS = ("svg", "png", "pdf", "dot")
+NARROWEST = 0.7
+"""The smallest factor by which a drawing shrinks on a page with less room for it; below that, it is scrolled."""
+_WIDTH = re.compile(r'<svg role="img" width="([\d.]+)"')
 
 
-def shortened(diagram: Diagram) -> Diagram:
-    """The diagram with a reference in place of each edge over more than :data:`LONGEST` layers."""
-    names = {box.key: box.name for box in every(diagram.boxes)}
-    layer = _layers(names, diagram.edges)
-    edges, beside = [], dict[BoxKey, list[Box]]()
-    for edge in diagram.edges:
-        if layer[edge.head] - layer[edge.tail] > LONGEST and names[edge.tail]:
-            box = Box(("reference", edge.tail, edge.head), (f"from {names[edge.tail]}",), _REFERENCE)
-            beside.setdefault(edge.head, []).append(box)
-            edge = replace(edge, tail=box.key)
-        edges.append(edge)
-    return Diagram(_with(diagram.boxes, beside), tuple(edges)) if beside else diagram
+@checked(WorkloadError)
+class Drawing:
+    """A drawing. A notebook shows it; :meth:`save` writes it; ``svg`` and ``source`` are its text.
+
+    Graphviz lays it out when it is first needed, by the package pygraphviz, which is imported then. Equal drawings
+    give equal text. Without pygraphviz there is the ``source`` only, and a notebook shows the drawing's name.
+    """
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+        self._svg: str | None = None
+
+    @property
+    def svg(self) -> str:
+        """The drawing as an ``<svg>`` element, which stands by itself. MissingPackageError without pygraphviz."""
+        if self._svg is None:
+            self._svg = svg(self.source)
+        return self._svg
+
+    @property
+    def source(self) -> str:
+        """The drawing as text of Graphviz."""
+        return dot(self.figure)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the drawing in the format of the path's suffix (.svg, .png, .pdf, .dot); returns the path.
+
+        The file is written whole or not at all. WorkloadError for another suffix; MissingPackageError without
+        pygraphviz, except for .dot.
+        """
+        path = Path(path)
+        format = path.suffix[1:].lower()
+        if format not in FORMATS:
+            known = ", ".join(f".{known}" for known in FORMATS)
+            raise WorkloadError(f"can't write a drawing to {path.name!r}: its suffix should be one of {known}")
+        data = self._data(format)
+        with tempfile.TemporaryDirectory(prefix=".gsl-", dir=path.parent) as folder:
+            made = Path(folder) / path.name
+            made.write_bytes(data)
+            os.replace(made, path)
+        return path
+
+    def _data(self, format: str) -> bytes:
+        if format in ("svg", "dot"):
+            return (self.svg if format == "svg" else self.source).encode()
+        return rendered(self.source, format)
+
+    def _repr_svg_(self) -> str | None:
+        try:
+            return _WIDTH.sub(_fitting, self.svg, count=1)
+        except MissingPackageError:
+            return None
+
+    def __repr__(self) -> str:
+        panels = ", ".join(panel.title or "one diagram" for panel in self.figure.panels)
+        return f"<Drawing {self.figure.name}: {panels}>"
 
 
-def every(boxes: Sequence[Box]) -> Iterator[Box]:
-    """All boxes that are not frames, with those inside of frames."""
-    for box in boxes:
-        if box.inside:
-            yield from every(box.inside)
-        else:
-            yield box
+def _fitting(found: re.Match[str]) -> str:
+    """A width with the style by which a page makes a drawing smaller, in proportion."""
+    return f'{found[0]} style="max-width:max(100%,{float(found[1]) * NARROWEST:.0f}px);height:auto"'
 
 
-def _layers(keys: Mapping[BoxKey, str], edges: Sequence[Edge]) -> dict[BoxKey, int]:
-    """The layer of each box: below all boxes that it uses; leaves above their first user; 0 in a cycle."""
-    users: dict[BoxKey, list[BoxKey]] = {key: [] for key in keys}
-    waiting = dict.fromkeys(keys, 0)
-    for edge in edges:
-        users[edge.tail].append(edge.head)
-        waiting[edge.head] += 1
-    layer = dict.fromkeys(keys, 0)
-    ready = [key for key, count in waiting.items() if not count]
-    for key in ready:
-        for user in users[key]:
-            layer[user] = max(layer[user], layer[key] + 1)
-            waiting[user] -= 1
-            if not waiting[user]:
-                ready.append(user)
-    for key in ready:
-        if not layer[key] and users[key]:
-            layer[key] = max(0, min(layer[user] for user in users[key]) - 1)
-    return {key: 0 if waiting[key] else found for key, found in layer.items()}
+def saved(drawing: Drawing, path: str | Path | None) -> Drawing:
+    """The drawing, which is also written to the path if there is one."""
+    if path is not None:
+        drawing.save(path)
+    return drawing
 
 
-def _with(boxes: Sequence[Box], beside: Mapping[BoxKey, Sequence[Box]]) -> tuple[Box, ...]:
-    """The boxes, each after those that stand beside it."""
-    made: list[Box] = []
-    for box in boxes:
-        made += beside.get(box.key, ())
-        made.append(replace(box, inside=_with(box.inside, beside)) if box.inside else box)
-    return tuple(made)
+def page(make: Callable[[], Drawing], text: str) -> str:
+    """The HTML of an object that has a text and a drawing, for a notebook: the text, and the drawing below it."""
+    drawing = make()._repr_svg_()
+    return pre(text) if drawing is None else f"{pre(text)}<div>{drawing}</div>"
+
+
+def pre(text: str) -> str:
+    """A text as HTML that keeps its lines."""
+    return f"<pre>{escape(text)}</pre>"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from textwrap import wrap
 from typing import Any
 
-from gsl.draw.drawing import Mark, Style
+from gsl.draw.figure import Box, Chain, Mark, Nest, Style
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Node, op_name
-from gsl.graph.text import Hide, attribute_texts, is_scalar, value_text
+from gsl.graph.text import attribute_texts, is_scalar, value_text
 from gsl.spec import TABLE
 
 # ---------------------------------------------------------------- colours
@@ -96,7 +96,7 @@ def style(node: Node) -> Style:
     return found if node.effect is None else replace(found, stroke=EFFECT)
 
 
-def lines(node: Node, name: str, hide: Hide) -> tuple[str, ...]:
+def lines(node: Node, name: str) -> tuple[str, ...]:
     """The operator with scalar operands, its attributes, its type; for a leaf, its name and type."""
     if node.op == TUPLE:
         return ("tuple",)
@@ -105,7 +105,7 @@ def lines(node: Node, name: str, hide: Hide) -> tuple[str, ...]:
     type = () if node.type is None else (clipped(str(node.type), MOST_CHARACTERS),)
     if node.op in (INPUT, PARAM, CONST):
         return (clipped(name, MOST_CHARACTERS), *type)
-    attributes = [clipped(text, MOST_CHARACTERS) for text in attribute_texts(node, hide=hide)]
+    attributes = [clipped(text, MOST_CHARACTERS) for text in attribute_texts(node, hide=hide_defaults)]
     if len(attributes) > MOST_LINES:
         attributes[MOST_LINES - 1 :] = [f"… and {len(attributes) - MOST_LINES + 1} more"]
     return (clipped(title(node), MOST_CHARACTERS), *attributes, *type)
@@ -118,6 +118,14 @@ def title(node: Node) -> str:
         operands = [value_text(o.attrs["value"]) if is_scalar(o) else "·" for o in node.operands]
         written += f"({', '.join(operands)})"
     return written if node.effect is None else f"{written} !{node.effect.value}"
+
+
+def draw_outputs(nest: Nest, outputs: Sequence[Chain | None]) -> None:
+    """Draw a box for each output of a diagram, below the box that it is."""
+    for number, output in enumerate(outputs):
+        key = ("output", number)
+        nest.box((), Box(key, ("output" if len(outputs) == 1 else f"output {number}",), STYLES["output"]))
+        nest.edge(output, (key,))
 
 
 def hint(node: Node, name: str) -> str:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gsl import pat
-from gsl.draw.dot import Drawing
-from gsl.draw.drawing import Box, Chain, Diagram, Edge, Figure, Mark, Nest, Paint, Panel, Style
-from gsl.draw.labels import FRAMES, STYLES, clipped, wrapped
+from gsl.draw.drawing import Drawing
+from gsl.draw.figure import Box, Chain, Diagram, Edge, Figure, Nest, Paint, Panel, Style
+from gsl.draw.labels import FRAMES, STYLES, clipped, draw_outputs, wrapped
 from gsl.graph import CONST, INPUT, PARAM, TUPLE
 from gsl.pat import Pattern
 from gsl.pat.text import condition_text, pattern_names, written
@@ -138,12 +138,7 @@ class RuleSide:
                 self._edges(pattern)
         for use in self.uses:
             self._use(use)
-        for number, output in enumerate(self.outputs):
-            key = ("output", number)
-            self.nest.box((), Box(key, ("output" if len(self.outputs) == 1 else f"output {number}",), STYLES["output"]))
-            chain = self._chain(output)
-            if chain is not None:
-                self.nest.edge(chain, (key,))
+        draw_outputs(self.nest, [self._chain(output) for output in self.outputs])
         return self.nest.diagram()
 
     def _boxes(self) -> None:
@@ -177,9 +172,7 @@ class RuleSide:
         return self.chains[pattern]
 
     def _edge(self, operand: Pattern, user: Pattern, look: Edge | None = None) -> None:
-        above, below = self._chain(operand), self._chain(user, head=True)
-        if above is not None and below is not None and above != below:
-            self.nest.edge(above, below, look)
+        self.nest.edge(self._chain(operand), self._chain(user, head=True), look)
 
     def _edges(self, pattern: Pattern) -> None:
         match pattern:
@@ -205,14 +198,8 @@ class RuleSide:
         self._edge(use.operand, use.user, Edge("", "", label=" ".join(label)))
 
     def _box(self, pattern: Pattern) -> Box:
-        text = self._lines(pattern)
-        look = self._style(pattern)
-        marks: tuple[Mark, ...] = ()
-        paint = self.paint.get(pattern)
-        if paint is not None:
-            look = replace(look, fill=paint.fill, stroke=paint.stroke, width=paint.width)
-            text, marks = (*text, *paint.lines), (paint.mark,) if paint.mark else ()
-        return Box(pattern, text, look, f"{pattern!r}\n{pattern.location}", marks)
+        box = Box(pattern, self._lines(pattern), self._style(pattern), f"{pattern!r}\n{pattern.location}")
+        return self.paint[pattern].on(box) if pattern in self.paint else box
 
     def _style(self, pattern: Pattern) -> Style:
         if pattern in self.known:

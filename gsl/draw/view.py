@@ -10,12 +10,12 @@ from itertools import islice
 from typing import Literal, Union
 
 from gsl.draw import labels
-from gsl.draw.drawing import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
-from gsl.draw.labels import BESIDE, FRAMES, MODULE, STYLES, clipped
+from gsl.draw.figure import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
+from gsl.draw.labels import BESIDE, FRAMES, MODULE, clipped
 from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, modules_of, parts
 from gsl.errors import WorkloadError, nearest
 from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
-from gsl.graph.text import Hide, is_scalar, node_names
+from gsl.graph.text import is_scalar, node_names
 
 Depth = Union[int, Literal["auto", "all"]]
 """The number of levels of modules that are open in a drawing: ``"all"`` draws every call without frames; ``"auto"``
@@ -38,7 +38,6 @@ class Options:
     """Modules that are open however deep they are: names as ``encoder.layer.0``, also with ``*``."""
     params: bool | None = None
     """True if weights are drawn; ``None``: where no module is closed."""
-    hide: Hide = labels.hide_defaults
 
     def __post_init__(self) -> None:
         if self.depth not in ("auto", "all") and (type(self.depth) is not int or self.depth < 0):
@@ -125,8 +124,7 @@ class _Drawer:
         for node in self.graph.nodes:
             for operand in dict.fromkeys((*node.operands, *node.deps)):
                 self._edge(operand, node)
-        for number, output in enumerate(self.graph.outputs):
-            self._output(number, output)
+        labels.draw_outputs(self.nest, [self._chain(output) for output in self.graph.outputs])
         return self.nest.diagram()
 
     def _walk(self) -> None:
@@ -170,9 +168,7 @@ class _Drawer:
             if fold in self.member.get(operand, ()) or fold in self.chains.get(operand, ()):
                 return  # from one of equal parts to another, or in one that is not drawn
         dashed = operand in node.deps and operand not in node.operands
-        above, below = self._chain(operand), self._chain(node)
-        if above is not None and below is not None and above != below:
-            self.nest.edge(above, below, DEPENDS if dashed else None)
+        self.nest.edge(self._chain(operand), self._chain(node), DEPENDS if dashed else None)
 
     def _chain(self, node: Node) -> Chain | None:
         """The frames around what is drawn for a node, and that; ``None`` if it is not drawn."""
@@ -180,24 +176,10 @@ class _Drawer:
             node = self.alias[node]
         return self.chains.get(node)
 
-    def _output(self, number: int, output: Node) -> None:
-        label = "output" if len(self.graph.outputs) == 1 else f"output {number}"
-        key = ("output", number)
-        self.nest.box((), Box(key, (label,), STYLES["output"]))
-        above = self._chain(output)
-        if above is not None:
-            self.nest.edge(above, (key,))
-
     def _node(self, node: Node) -> Box:
         name = self.names[node]
-        text = labels.lines(node, name, self.options.hide)
-        look = labels.style(node)
-        marks: tuple[Mark, ...] = ()
-        paint = self.paint.get(node)
-        if paint is not None:
-            look = replace(look, fill=paint.fill, stroke=paint.stroke, width=paint.width, text=paint.text)
-            text, marks = (*text, *paint.lines), (paint.mark,) if paint.mark else ()
-        return Box(node, text, look, labels.hint(node, name), marks, name=f"%{name}")
+        box = Box(node, labels.lines(node, name), labels.style(node), labels.hint(node, name), name=f"%{name}")
+        return self.paint[node].on(box) if node in self.paint else box
 
     def _closed(self, part: ScopePart, frames: tuple[ScopePart, ...]) -> Box:
         calls = Counter(op_name(node.op) for node in part.nodes() if is_call(node))
@@ -257,16 +239,14 @@ NEIGHBOURS = 24
 _FAINT = "#c4c4c4"
 
 
-def region(
-    paint: Mapping[Node, Paint], covered: Iterable[Node], *, hide: Hide = labels.hide_defaults
-) -> Diagram:
+def region(paint: Mapping[Node, Paint], covered: Iterable[Node]) -> Diagram:
     """The diagram of the nodes that are painted, with the operands and users of those covered, in grey."""
     inside = dict.fromkeys(covered)
     own = dict.fromkeys((*paint, *inside))
     beside = dict.fromkeys(n for node in inside for n in (*node.operands, *node.users) if n not in own)
     near = dict.fromkeys(islice((node for node in beside if not is_scalar(node)), NEIGHBOURS))
     nodes = sorted((node for node in (*own, *near) if not is_scalar(node)), key=lambda node: node.index)
-    boxes = tuple([_box(node, paint.get(node), hide) for node in nodes])
+    boxes = tuple([_box(node, paint.get(node)) for node in nodes])
     shown = set(nodes)
     edges = []
     for node in nodes:
@@ -277,9 +257,6 @@ def region(
     return Diagram(boxes, tuple(edges))
 
 
-def _box(node: Node, paint: Paint | None, hide: Hide) -> Box:
-    text, hint = labels.lines(node, node.name, hide), labels.hint(node, node.name)
-    if paint is None:
-        return Box(node, text, replace(BESIDE, rounded=labels.style(node).rounded), hint)
-    look = replace(labels.style(node), fill=paint.fill, stroke=paint.stroke, width=paint.width, text=paint.text)
-    return Box(node, (*text, *paint.lines), look, hint, (paint.mark,) if paint.mark else ())
+def _box(node: Node, paint: Paint | None) -> Box:
+    box = Box(node, labels.lines(node, node.name), labels.style(node), labels.hint(node, node.name))
+    return replace(box, style=replace(BESIDE, rounded=box.style.rounded)) if paint is None else paint.on(box)

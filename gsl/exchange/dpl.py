@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -15,8 +15,8 @@ from tvm.relax.dpl import pattern as theirs
 from tvm.relax.transform import FuseOpsByPattern
 
 from gsl import pat
-from gsl.errors import ExchangeError, FrontEndError
-from gsl.exchange.imported import made_of
+from gsl.errors import FrontEndError
+from gsl.exchange.imported import patterns_of, refusal
 from gsl.front.core.handle import handle_of, is_tensor_leaf
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import COMPOSITE, PRIMITIVE, SYMBOL, Outliner, composite
@@ -28,11 +28,10 @@ from gsl.front.relax.spellings import FIELD_READERS, READERS
 from gsl.front.relax.types import Dims, FunctionScope, to_relax
 from gsl.front.relax.write import RelaxCallWriter
 from gsl.front.tvm.tensors import to_tvm
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node
+from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, Graph, Node
 from gsl.graph.subgraph import Subgraph, call_type, outlined
 from gsl.match import Match
 from gsl.pat import Pattern
-from gsl.spec import TABLE
 from gsl.spec.natives import TVMFunction
 
 _SIZE: Final = 6
@@ -90,9 +89,10 @@ class DplSource:
                 named = {f"x{number}": leaf for number, leaf in enumerate(self.leaves.values())}
                 form = _form(view.outputs[0], named)
                 if form not in found and not any(map(_has_reading, view.nodes)):
-                    found[form] = _pattern(view, named)
+                    leaf = partial(_leaf, leaves=named)
+                    (found[form],) = patterns_of(view, leaf, with_attributes=False)
         if not found:
-            raise ExchangeError(f"{title} can't be taken over: no types are known with which Relax takes its calls")
+            raise refusal(title, "no types are known with which Relax takes its calls")
         self.output = next(iter(found.values())) if len(found) == 1 else pat.Alt(*found.values())
 
     def _collect(self, root: Any, chosen: Mapping[Any, int]) -> None:
@@ -118,7 +118,7 @@ class DplSource:
         """True for a call of an operator that has no canonical reading, or of a function of any name."""
         op = getattr(part.op, "expr", None)
         if not isinstance(op, ir.Op):
-            raise ExchangeError(f"{self.title} can't be taken over: it calls {part.op}, which is no operator")
+            raise refusal(self.title, f"it calls {part.op}, which is no operator")
         return op.name not in READERS and op.name not in FIELD_READERS
 
     def _unread(self, part: Any, chosen: Mapping[Any, int]) -> Pattern:
@@ -160,24 +160,9 @@ class DplSource:
                         yield _Types(shape, leaf, other, True)
 
 
-def _pattern(view: Graph, leaves: Mapping[str, Pattern]) -> Pattern:
-    """The pattern of a view."""
-    made: dict[Node, Pattern] = {}
-    for node in view.nodes:
-        made[node] = _node(node, [made[operand] for operand in node.operands], leaves)
-    return made[view.outputs[0]]
-
-
-def _node(node: Node, operands: list[Pattern], leaves: Mapping[str, Pattern]) -> Pattern:
-    if _name(node) in leaves:
-        return leaves[_name(node)]
-    if node.op in (PARAM, CONST, INPUT):
-        return pat.Wildcard()
-    if node.op == TUPLE:
-        return pat.Tuple(*operands)
-    if node.op == GETITEM:
-        return operands[0][node.attrs["index"]]
-    return pat.Call(TABLE[node.op] if isinstance(node.op, str) else node.op, *operands)
+def _leaf(node: Node, leaves: Mapping[str, Pattern]) -> Pattern | None:
+    known = leaves.get(_name(node))
+    return pat.Wildcard() if known is None and node.op in LEAVES else known
 
 
 def _form(node: Node, names: Mapping[str, Any]) -> Any:
@@ -415,22 +400,17 @@ def is_fused(pattern: Any, match: Match) -> bool | str:
 
 def replacement(pattern: Any, rewriter: Any, match: Match) -> list[Pattern] | str:
     """The pattern that a rewriter makes of a match, or the reason why it makes none."""
-    try:
-        excerpt = RelaxExcerpt(match)
-        values = relax.analysis.get_var2val(excerpt.function)
-        old = values[excerpt.function.body.body]
-        found = pattern.extract_matched_expr(old, values)
-        if found is None:
-            return "its pattern is written in other calls"
-        new = rewriter(old, dict(found.items()))
-        return "its rewriter leaves this as it is" if old.same_as(new) else [_made(excerpt, new)]
-    except FrontEndError as error:
-        return str(error)
-    except Exception as error:  # whatever the rewriter reads that is not there
-        return f"the rewriter raises {type(error).__name__}: {error}"
+    excerpt = RelaxExcerpt(match)
+    values = relax.analysis.get_var2val(excerpt.function)
+    old = values[excerpt.function.body.body]
+    found = pattern.extract_matched_expr(old, values)
+    if found is None:
+        return "its pattern is written in other calls"
+    new = rewriter(old, dict(found.items()))
+    return "its rewriter leaves this as it is" if old.same_as(new) else _made(excerpt, new)
 
 
-def _made(excerpt: RelaxExcerpt, new: Any) -> Pattern:
+def _made(excerpt: RelaxExcerpt, new: Any) -> list[Pattern]:
     """An expression on the values of an excerpt, as a target."""
     body, result = excerpt.function.body, relax.Var("result", excerpt.function.ret_ty)
     blocks = [*body.blocks, relax.DataflowBlock([relax.VarBinding(result, new)])]
@@ -439,7 +419,4 @@ def _made(excerpt: RelaxExcerpt, new: Any) -> Pattern:
     functions = {var.name_hint: other for var, other in excerpt.module.functions.items()}
     view = RelaxProgram(tvm.IRModule({**functions, "main": function}), "main").load()
     known = {param.name: node for param, node in zip(excerpt.function.params, excerpt.passed)}
-    made: dict[Node, Pattern] = {}
-    for node in view.nodes:
-        made[node] = pat.Exactly(known[node.name]) if node.op == INPUT else made_of(node, made)
-    return made[view.outputs[0]]
+    return patterns_of(view, lambda node: pat.Exactly(known[node.name]) if node.op == INPUT else None)

@@ -10,11 +10,11 @@ from typing import Any
 
 from gsl import pat
 from gsl.attr.ast import Literal
-from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning, nearest
+from gsl.errors import ExchangeError, FrontEndError, PatternError, RefusedRulesWarning, nearest
 from gsl.exchange.operators import OPERATORS
 from gsl.exchange.patterns import Inexpressible, PatternSide, PatternSides, asked
 from gsl.exchange.terms import RuleTerm, Semantics, TermRule, is_trivial, walk
-from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node
+from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node
 from gsl.match import Match
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
@@ -71,6 +71,11 @@ def rule_set(
     return ImportedRules(made, refused)
 
 
+def refusal(name: str, reason: object) -> ExchangeError:
+    """The error of a rule of another system that GSL can't have."""
+    return ExchangeError(f"{name} can't be taken over: {reason}")
+
+
 def collected(
     given: Iterable[Any], name_of: Callable[[Any], str], make: Callable[[Any, str], Iterable[Subst]]
 ) -> ImportedRules:
@@ -92,19 +97,27 @@ def collected(
 
 
 def by_replacement(
-    replacement: Callable[[Match], list[Pattern] | str]
+    replacement: Callable[[Match], list[Pattern] | str], title: str
 ) -> tuple[Callable[[Match], bool | str], Callable[[Match], list[Pattern]]]:
     """The condition and the target of a rule by a function that gives the patterns for a match, or the reason why there
-    are none."""
+    are none. It calls functions of the user, which ``title`` names where they fail."""
+
+    def found(match: Match) -> list[Pattern] | str:
+        try:
+            return replacement(match)
+        except FrontEndError as error:
+            return str(error)
+        except Exception as error:  # whatever they read that is not there
+            return f"{title} raises {type(error).__name__}: {error}"
 
     def check(match: Match) -> bool | str:
-        found = replacement(match)
-        return found if isinstance(found, str) else True
+        patterns = found(match)
+        return patterns if isinstance(patterns, str) else True
 
     def target(match: Match) -> list[Pattern]:
-        found = replacement(match)
-        assert not isinstance(found, str)
-        return found
+        patterns = found(match)
+        assert not isinstance(patterns, str)
+        return patterns
 
     return check, target
 
@@ -139,8 +152,19 @@ def _is_connected(outputs: tuple[RuleTerm, ...]) -> bool:
     return True
 
 
-def made_of(node: Node, patterns: Mapping[Node, Pattern]) -> Pattern:
-    """The target of a node of a view, on those of its operands."""
+def patterns_of(
+    view: Graph, leaf: Callable[[Node], Pattern | None], *, with_attributes: bool = True
+) -> list[Pattern]:
+    """The outputs of a view as patterns, of which those that ``leaf`` gives for nodes are the leaves."""
+    made: dict[Node, Pattern] = {}
+    for node in view.nodes:
+        found = leaf(node)
+        made[node] = _made_of(node, made, with_attributes) if found is None else found
+    return [made[output] for output in view.outputs]
+
+
+def _made_of(node: Node, patterns: Mapping[Node, Pattern], with_attributes: bool) -> Pattern:
+    """The pattern of a node of a view, on those of its operands."""
     operands = [patterns[operand] for operand in node.operands]
     if node.op in (PARAM, CONST):
         return pat.Const(node.attrs["value"])
@@ -150,5 +174,6 @@ def made_of(node: Node, patterns: Mapping[Node, Pattern]) -> Pattern:
         return operands[0][node.attrs["index"]]
     spec = TABLE.get(node.op) if isinstance(node.op, str) else None
     if spec is None:
-        return pat.Call(node.op, *operands, **{name: Literal(value) for name, value in node.attrs.items()})
-    return pat.Call(spec, *operands, **spec.own(node.attrs))
+        attrs: Mapping[str, Any] = {name: Literal(value) for name, value in node.attrs.items()}
+        return pat.Call(node.op, *operands, **attrs if with_attributes else {})
+    return pat.Call(spec, *operands, **spec.own(node.attrs) if with_attributes else {})

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import ExchangeError, FrontEndError, PatternError, require
-from gsl.exchange.imported import ImportedRules, collected
+from gsl.exchange.imported import ImportedRules, collected, refusal
 from gsl.graph import Effect, TensorType
 from gsl.programs.declared import Axis, DeclaredType
 from gsl.programs.source import InputSample, PythonProgram
@@ -85,7 +85,7 @@ def from_inductor(
                 "it computes random numbers, which no rule may replace by others; give both functions with a dropout "
                 "of 0.0, without that parameter, which is what inference computes"
             )
-        raise ExchangeError(f"{title} can't be taken over: {reason}") from error
+        raise refusal(title, reason) from error
     if extra_check is None:
         return rule
     from gsl.exchange.inductor_match import checked
@@ -117,10 +117,10 @@ def _examples(
         elif isinstance(example, _NUMBERS):
             literals[name] = example
         else:
-            raise ExchangeError(
-                f"{title} can't be taken over: the example of {name} is a {type(example).__name__}, and a leaf of a "
-                "rule is a tensor or a number; write a function with a parameter for each tensor of it"
-            )
+            raise refusal(
+                title, f"the example of {name} is a {type(example).__name__}, and a leaf of a rule is a tensor or a "
+                "number; write a function with a parameter for each tensor of it"
+            )  # fmt: skip
     return ExampleInputs(tensors, literals, layouts)
 
 
@@ -379,9 +379,9 @@ def _rules(
             "GraphPatternEntry": "its handler changes the graph itself, and a rule says what replaces a match",
             "LoweringPatternEntry": "its handler makes inductor's own code of a match, which is no graph",
         }.get(type(entry).__name__, "the functions that it was made of are not known")
-        raise ExchangeError(f"{name} can't be taken over: {reason}")
+        raise refusal(name, reason)
     if kept["trace_fn"] is joint_fwd_bwd:
-        raise ExchangeError(f"{name} can't be taken over: it is a pattern of a graph with gradients")
+        raise refusal(name, "it is a pattern of a graph with gradients")
 
     def rule(title: str, given: Sequence[torch.Tensor]) -> Subst:
         return from_inductor(
@@ -393,10 +393,10 @@ def _rules(
         return [rule(name, examples[name])]
     found = list(_example_tensors(entry.pattern, kept))
     if not found:
-        raise ExchangeError(
-            f"{name} can't be taken over: a pass does not keep example inputs, and inductor makes this pattern of none "
-            f"that were tried; give them as example_inputs={{{name!r}: […]}}"
-        )
+        raise refusal(
+            name, "a pass does not keep example inputs, and inductor makes this pattern of none that were tried; give "
+            f"them as example_inputs={{{name!r}: […]}}"
+        )  # fmt: skip
     if len(found) == 1:
         return [rule(name, found[0])]
     return [rule(f"{name}{[tensor.ndim for tensor in given]}", given) for given in found]

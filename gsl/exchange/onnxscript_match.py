@@ -11,7 +11,7 @@ import torch
 from gsl import pat
 from gsl.attr.ast import Literal
 from gsl.errors import FrontEndError
-from gsl.exchange.imported import made_of
+from gsl.exchange.imported import patterns_of
 from gsl.front.core.handle import handle_of, intact, is_literal
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.load import OnnxLoader
@@ -254,10 +254,7 @@ class OnnxscriptReplacement:
 
     def patterns(self) -> list[Pattern]:
         """The outputs as patterns on the nodes of the match."""
-        made: dict[Node, Pattern] = {}
-        for node in self.view.nodes:
-            made[node] = pat.Exactly(self.known[node]) if node in self.known else made_of(node, made)
-        return [made[node] for node in self.view.outputs]
+        return patterns_of(self.view, lambda node: pat.Exactly(self.known[node]) if node in self.known else None)
 
     def by_name(self) -> list[Pattern]:
         """The outputs as calls of ONNX by their names. FrontEndError for constants of dtypes that the view lacks."""
@@ -298,19 +295,14 @@ def _stand_in(value: ir.Value, number: int) -> ir.Value:
 
 def replacement(rule: Any, match: Match) -> list[Pattern] | str:
     """The patterns that a rule of onnxscript makes of the outputs of a match, or the reason why it makes none."""
-    try:
-        excerpt = OnnxExcerpt(match)
-        made = _replaced(rule, excerpt)
-        if isinstance(made, str):
-            return made
-        found = OnnxscriptReplacement(excerpt, made)
-        if not all(map(found.is_same, found.view.outputs, match.outputs)):
-            return found.patterns()
-        return found.by_name() if excerpt.is_of_model else "both sides are the same calls here"
-    except FrontEndError as error:
-        return str(error)
-    except Exception as error:  # whatever the functions of the rule read that is not there
-        return f"a function of the rule raises {type(error).__name__}: {error}"
+    excerpt = OnnxExcerpt(match)
+    made = _replaced(rule, excerpt)
+    if isinstance(made, str):
+        return made
+    found = OnnxscriptReplacement(excerpt, made)
+    if not all(map(found.is_same, found.view.outputs, match.outputs)):
+        return found.patterns()
+    return found.by_name() if excerpt.is_of_model else "both sides are the same calls here"
 
 
 def _replaced(rule: Any, excerpt: OnnxExcerpt) -> Any:

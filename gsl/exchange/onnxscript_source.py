@@ -18,7 +18,7 @@ import onnx_ir as ir
 from onnxscript.rewriter import _pattern_ir as theirs
 
 from gsl import pat
-from gsl.errors import ExchangeError
+from gsl.exchange.imported import refusal
 from gsl.front.onnx import spellings
 from gsl.front.onnx.spellings import OnnxCall
 from gsl.front.tree import Canon, LiteralOperand
@@ -106,10 +106,10 @@ class OnnxscriptSource:
         if not isinstance(node.op, theirs.StringConstantPattern) or not isinstance(
             node.domain, theirs.StringConstantPattern
         ):
-            raise ExchangeError(
-                f"{self.title} can't be taken over: {node.domain}::{node.op} stands for many operators by the "
-                "beginning of their names; write a rule for each"
-            )
+            raise refusal(
+                self.title, f"{node.domain}::{node.op} stands for many operators by the beginning of their names; "
+                "write a rule for each"
+            )  # fmt: skip
         domain = node.domain.value()
         return ("" if domain == "ai.onnx" else domain), node.op.value()
 

@@ -10,19 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from gsl import attr, op, pat
-from gsl.exchange.patterns import (
-    Inexpressible,
-    MakePattern,
-    PatternSide,
-    SourceValue,
-    applied,
-    average_kernel,
-    identity,
-    identity_kernel,
-    identity_matrix,
-    ones,
-)
-from gsl.exchange.terms import VARIABLE, RuleTerm, kernel, origins, rank, same_shape, walk
+from gsl.exchange.constants import average_kernel, identity, identity_kernel, identity_matrix, ones
+from gsl.exchange.patterns import Inexpressible, MakePattern, PatternSide, SourceValue, applied
+from gsl.exchange.shapes import kernel, origins, rank, same_shape
+from gsl.exchange.terms import VARIABLE, RuleTerm, walk
 from gsl.pat import Pattern
 
 SAME, VALID = 0, 1

@@ -88,8 +88,8 @@ def _linear_ways(
 def _linear_by_onednn(weight: Tensor, activation: Activation) -> PackedKernel | None:
     if not torch._C._has_mkldnn:
         return None
-    own, name, algorithm = _linear_reorder(weight), activation.name, activation.algorithm
-    return lambda x, weight, bias: _linear_onednn(x, own, bias, name, [], algorithm)
+    own, after = _linear_reorder(weight), activation.onednn
+    return lambda x, weight, bias: _linear_onednn(x, own, bias, *after)
 
 
 def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> PackedKernel | None:
@@ -209,6 +209,11 @@ class Window:
         """The window of these arguments of a call, of which the last ones may be left out."""
         return cls(tuple(stride), tuple(padding), tuple(dilation), groups)
 
+    @property
+    def onednn(self) -> tuple[Any, ...]:
+        """The arguments of a convolution of oneDNN."""
+        return self.padding, self.stride, self.dilation, self.groups
+
     def shape(self, x: Tensor, weight: Tensor) -> tuple[int, ...]:
         """The shape of the result."""
         sizes = zip(x.shape[2:], weight.shape[2:], self.stride, self.padding, self.dilation)
@@ -302,29 +307,25 @@ def _conv_by_onednn(
 ) -> PackedKernel | None:
     if not torch._C._has_mkldnn:
         return None
-    w, name, algorithm = window, activation.name, activation.algorithm
-    own = _conv_reorder(weight, w.padding, w.stride, w.dilation, w.groups, list(shape))
-    return lambda x, weight, bias: _conv_onednn(
-        x, own, bias, w.padding, w.stride, w.dilation, w.groups, name, [], algorithm
-    )
+    own, moves, after = _conv_reorder(weight, *window.onednn, list(shape)), window.onednn, activation.onednn
+    return lambda x, weight, bias: _conv_onednn(x, own, bias, *moves, *after)
 
 
 def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
     """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
     if not torch._C._has_mkldnn:
         return None
-    w, relu = window, "relu" if activation.name == "relu" else None
-    own = _conv_reorder(weight, w.padding, w.stride, w.dilation, w.groups, list(shape))
+    moves, relu = window.onednn, "relu" if activation.name == "relu" else None
+    own = _conv_reorder(weight, *moves, list(shape))
     alone = _conv_by_onednn(shape, weight, window, ACTIVATIONS["none"])
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
-        if addend.shape != w.shape(x, weight) or addend.dtype != torch.float32:
+        if addend.shape != window.shape(x, weight) or addend.dtype != torch.float32:
             assert alone is not None
             return _finished(alone(x, weight, bias), addend, activation)
         result: Tensor = _conv_onednn_with_addition(
-            x, addend.contiguous(memory_format=_LAST), own, bias, w.padding, w.stride, w.dilation, w.groups,
-            "add", 1.0, relu, [], "",
-        )  # fmt: skip
+            x, addend.contiguous(memory_format=_LAST), own, bias, *moves, "add", 1.0, relu, [], ""
+        )
         return result if relu else activation.in_place(result)
 
     return run
@@ -335,13 +336,11 @@ def _conv_in_bfloat16(
 ) -> PackedKernel | None:
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return None
-    w = window
-    own = _conv_reorder(weight.to(torch.bfloat16), w.padding, w.stride, w.dilation, w.groups, list(shape))
+    moves = window.onednn
+    own = _conv_reorder(weight.to(torch.bfloat16), *moves, list(shape))
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        data = x.to(torch.bfloat16)
-        result = _conv_onednn(data, own, None, w.padding, w.stride, w.dilation, w.groups, "none", [], "")
-        result = result.to(torch.float32)
+        result = _conv_onednn(x.to(torch.bfloat16), own, None, *moves, "none", [], "").to(torch.float32)
         return activation.in_place(result if bias is None else result.add_(bias[:, None, None]))
 
     return run
@@ -349,20 +348,18 @@ def _conv_in_bfloat16(
 
 def _conv_in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
     """By oneDNN's convolution of whole numbers. Torch's dynamic one rounds its result as if it were its operand."""
-    w, small = window, in_int8(weight)
+    small = in_int8(weight)
     if small is None:
         return None
-    own = torch.ops.onednn.qconv_prepack(
-        small.values, small.scales, 1.0, 0, w.stride, w.padding, w.dilation, w.groups, list(shape)
-    )
-    convolve, name, algorithm = torch.ops.onednn.qconv_pointwise.default, activation.name, activation.algorithm
+    moves = window.stride, window.padding, window.dilation, window.groups
+    own = torch.ops.onednn.qconv_prepack(small.values, small.scales, 1.0, 0, *moves, list(shape))
+    convolve, after = torch.ops.onednn.qconv_pointwise.default, activation.onednn
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         data, scale, zero = quantised(x, small.reduced)
         result: Tensor = convolve(
-            data, scale, zero, own, small.scales, small.zeros, bias, w.stride, w.padding, w.dilation, w.groups,
-            1.0, 0, torch.float32, name, [], algorithm,
-        )  # fmt: skip
+            data, scale, zero, own, small.scales, small.zeros, bias, *moves, 1.0, 0, torch.float32, *after
+        )
         return result
 
     return run

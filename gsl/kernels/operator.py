@@ -64,6 +64,11 @@ class Activation:
     name: str
     algorithm: str = ""
 
+    @property
+    def onednn(self) -> tuple[str, list[Any], str]:
+        """The arguments by which a kernel of oneDNN is told of it."""
+        return self.name, [], self.algorithm
+
 
 ACTIVATIONS: Final = {
     "none": Activation(lambda x: x, lambda x: x, "none"),

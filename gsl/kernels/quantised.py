@@ -103,7 +103,7 @@ def _end(
     """
     dtype = torch.float32 if out_scale is None else torch.uint8
     result = (1.0, 0, dtype) if out_scale is None else (out_scale, out_zero, dtype)
-    after: tuple[Any, ...] = (ACTIVATIONS[activation].name, [], ACTIVATIONS[activation].algorithm)
+    after = ACTIVATIONS[activation].onednn
     if other is None:
         return None, result, after
     if other.dtype != dtype:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -23,6 +24,22 @@ _DIVISORS: Final = 128
 _FACTORS: Final = 4
 """The largest number that a size is divided by, and the largest number of sizes in a product."""
 _POWERS: Final = (1, 0.5, -0.5, -1, 2, -2)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumn:
+    """A node of a program in all its traces."""
+
+    number: int
+    nodes: tuple[TracedNode, ...]
+    operands: tuple[Pattern, ...]
+    """The patterns of its operands."""
+    types: tuple[tuple[Type | None, ...], ...]
+    """The types of its operands in each trace."""
+
+    def values(self, name: str) -> Column:
+        """The value of an attribute in each trace."""
+        return tuple(node.attrs[name] for node in self.nodes)
 
 
 class UnfitError(Exception):
@@ -136,12 +153,9 @@ class Quantities:
                     yield _plus(q.expr // by, rest), (q,)
         for q in scalars:
             for other in scalars:
-                if all(v == a // b for v, a, b in zip(column, q.values, other.values)):
-                    yield q.expr // other.expr, (q, other)
-                if all(v == a + b for v, a, b in zip(column, q.values, other.values)):
-                    yield q.expr + other.expr, (q, other)
-                if all(v == a - b for v, a, b in zip(column, q.values, other.values)):
-                    yield q.expr - other.expr, (q, other)
+                for combine in (operator.floordiv, operator.add, operator.sub):
+                    if column == tuple(map(combine, q.values, other.values)):
+                        yield combine(q.expr, other.expr), (q, other)
         for q in scalars:
             line = _line(column, q.values)
             if line is not None:
@@ -302,9 +316,9 @@ def _joined(before: Any, middle: Expr, after: Any) -> Expr:
     return whole if after == () else whole + attr.Tuple(*after)
 
 
-def near(operand: Pattern, types: Sequence[tuple[Type | None, ...]]) -> Quantities | None:
+def near(column: NodeColumn) -> Quantities | None:
     """The rank of the first operand of a call, where it differs: axes are counted by it."""
-    own = [each[0] for each in types]
+    operand, own = column.operands[0], [each[0] for each in column.types]
     shapes = [shape_of(type) for type in own if isinstance(type, TensorType)]
     ranks = tuple(map(len, shapes))
     if len(ranks) < len(own) or len(set(ranks)) == 1:
@@ -314,17 +328,16 @@ def near(operand: Pattern, types: Sequence[tuple[Type | None, ...]]) -> Quantiti
     return Quantities(ranks=[Quantity("the rank of the operand", operand.ndim, ranks)], axes=axes)
 
 
-def from_the_end(
-    spec: OpSpec, name: str, values: Column, column: Sequence[TracedNode], types: Sequence[tuple[Type | None, ...]]
-) -> Any:
+def from_the_end(spec: OpSpec, name: str, column: NodeColumn) -> Any:
     """Axes as they are counted from the end, if these are the same in all traces; else ``None``."""
+    values, types = column.values(name), column.types
     if all(same(values[0], value) for value in values):
         return None
     for more in (0, 1):
         counted = [_counted(value, own, more) for value, own in zip(values, types)]
         if counted[0] is not None and all(same(counted[0], value) for value in counted) and all(
             same(_completed(spec, {**spec.own(node.attrs), name: counted[0]}, own, name), value)
-            for value, node, own in zip(values, column, types)
+            for value, node, own in zip(values, column.nodes, types)
         ):
             return counted[0]
     return None
@@ -343,11 +356,9 @@ def _counted(value: Any, types: Sequence[Type | None], more: int) -> Any:
     return counted if isinstance(value, tuple) else counted[0]
 
 
-def is_default(
-    spec: OpSpec, name: str, column: Sequence[TracedNode], types: Sequence[tuple[Type | None, ...]]
-) -> bool:
+def is_default(spec: OpSpec, name: str, column: NodeColumn) -> bool:
     """True if an attribute has the value in all traces that it has where it is not given, whatever the sizes are."""
-    for node, own in zip(column, types):
+    for node, own in zip(column.nodes, column.types):
         given = spec.own(node.attrs)
         value = given.pop(name)
         if spec.attrs[name].default is REQUIRED or not all(

@@ -39,8 +39,7 @@ class RuleTensor:
 
     def index(self, number: int) -> int:
         """The index into the shape of one of the axes: from the end for those behind one that is any number of them."""
-        place = next((place for place, axis in enumerate(self.axes) if axis.variadic), None)
-        return number if place is None or number < place else number - len(self.axes)
+        return number - len(self.axes) if any(axis.variadic for axis in self.axes[: number + 1]) else number
 
     @property
     def dtypes(self) -> tuple[str, ...]:

@@ -12,11 +12,12 @@ from gsl import attr, pat
 from gsl.attr import Expr
 from gsl.attr.ast import Attribute
 from gsl.errors import FrontEndError, PatternError
-from gsl.graph import GETITEM, INPUT, Type, op_name
+from gsl.graph import GETITEM, INPUT, op_name
 from gsl.pat import Pattern
 from gsl.programs.fit import (
     AxesOf,
     Column,
+    NodeColumn,
     Quantities,
     Quantity,
     UnfitError,
@@ -191,7 +192,6 @@ class FittedSides:
         self.names[tensor.name] = leaf
         if len(dtypes) > 1 and own is None:
             self.where.append(attr.In(leaf.dtype, dtypes))
-        place = next((number for number, axis in enumerate(axes) if axis.variadic), None)
         for number, axis in enumerate(axes):
             if axis.variadic:
                 self._variadic_axis(tensor, leaf, axis.names[0], number, len(axes) - 1 - number)
@@ -204,7 +204,7 @@ class FittedSides:
                     self.where.append(found == size)
             elif not axis.names and known[number] is None:
                 self.where.append(leaf.shape[index] == axis.factor)
-        if given is not None and place is None:
+        if given is not None and not any(axis.variadic for axis in axes):
             self.where.append(leaf.ndim == len(axes))
 
     def _variadic_axis(self, tensor: RuleTensor, leaf: Pattern, name: str, head: int, tail: int) -> None:
@@ -308,11 +308,14 @@ class FittedSides:
             _check_alike(program, (self.found.samples[0], first), (sample, trace))
         made: dict[int, Pattern] = {}
         for number, node in enumerate(first.nodes):
-            column = tuple(trace.nodes[number] for trace in traces)
-            operands = [made[operand] for operand in node.operands]
-            types = [tuple(trace.nodes[o].type for o in node.operands) for trace in traces]
+            column = NodeColumn(
+                number,
+                tuple(trace.nodes[number] for trace in traces),
+                tuple(made[operand] for operand in node.operands),
+                tuple(tuple(trace.nodes[operand].type for operand in node.operands) for trace in traces),
+            )
             try:
-                made[number] = self._node(number, column, operands, types, is_source=is_source)
+                made[number] = self._node(column, is_source=is_source)
             except UnfitError as error:
                 raise PatternError(f"{program.title}: {_described(node)}: {error}") from None
         return [made[output] for output in first.outputs]
@@ -350,34 +353,27 @@ class FittedSides:
         self.names.setdefault(name, expr)
         self.sizes[name] = expr
 
-    def _node(
-        self,
-        number: int,
-        column: tuple[TracedNode, ...],
-        operands: list[Pattern],
-        types: list[tuple[Type | None, ...]],
-        *,
-        is_source: bool,
-    ) -> Pattern:
-        node = column[0]
+    def _node(self, column: NodeColumn, *, is_source: bool) -> Pattern:
+        node = column.nodes[0]
         match node.op:
             case "input":
                 leaf: Pattern = self.names[node.attrs["name"]]
                 return leaf
             case "const":
-                return self._const(number, tuple(each.attrs["value"] for each in column), is_source=is_source)
+                return self._const(column, is_source=is_source)
             case "tuple":
-                return pat.Tuple(*operands)
+                return pat.Tuple(*column.operands)
             case "getitem":
-                return operands[0][node.attrs["index"]]
-        return self._call(number, column, operands, types, is_source=is_source)
+                return column.operands[0][node.attrs["index"]]
+        return self._call(column, is_source=is_source)
 
-    def _const(self, number: int, values: Column, *, is_source: bool) -> Pattern:
+    def _const(self, column: NodeColumn, *, is_source: bool) -> Pattern:
+        values = column.values("value")
         if hasattr(values[0], "shape"):
             return pat.Const(values[0])
-        if is_source and (number, "value") in self.told:
+        if is_source and (column.number, "value") in self.told:
             leaf = pat.Const(ndim=0)
-            ((name, _),) = self.told[number, "value"]
+            ((name, _),) = self.told[column.number, "value"]
             self.names[name] = leaf
             self._bind(name, leaf.value)
             return leaf
@@ -385,35 +381,25 @@ class FittedSides:
         literal = _literal_of(value)
         return literal if literal is not None and not is_source else pat.Const(value)
 
-    def _call(
-        self,
-        number: int,
-        column: tuple[TracedNode, ...],
-        operands: list[Pattern],
-        types: list[tuple[Type | None, ...]],
-        *,
-        is_source: bool,
-    ) -> Pattern:
-        node = column[0]
+    def _call(self, column: NodeColumn, *, is_source: bool) -> Pattern:
+        node, operands = column.nodes[0], column.operands
         spec = TABLE.get(node.op) if isinstance(node.op, str) else None
         attrs: dict[str, Any] = {}
         told: list[str] = []
-        own = near(operands[0], types) if operands and (is_source or operands[0] in self.known) else None
+        own = near(column) if operands and (is_source or operands[0] in self.known) else None
         for name in node.attrs:
             if spec is not None and spec.attrs[name].derive is not None:
                 continue
-            values = tuple(each.attrs[name] for each in column)
-            if is_source and (number, name) in self.told:
+            if is_source and (column.number, name) in self.told:
                 told.append(name)
                 continue
-            given = None if spec is None else from_the_end(spec, name, values, column, types)
-            given = self._fit(values, f"the attribute {name}", own) if given is None else given
-            if is_source or spec is None or not is_default(spec, name, column, types):
+            given = None if spec is None else from_the_end(spec, name, column)
+            given = self._fit(column.values(name), f"the attribute {name}", own) if given is None else given
+            if is_source or spec is None or not is_default(spec, name, column):
                 attrs[name] = attr.Const(None) if given is None else given
         call = pat.Call(node.op if spec is None else spec, *operands, **attrs)
         for attribute in told:
-            self._tell(getattr(call, attribute), tuple(each.attrs[attribute] for each in column),
-                       self.told[number, attribute])  # fmt: skip
+            self._tell(getattr(call, attribute), column.values(attribute), self.told[column.number, attribute])
         return call
 
     def _tell(self, value: Expr, values: Column, told: Sequence[tuple[str, ValuePath]]) -> None:

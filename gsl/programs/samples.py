@@ -23,7 +23,7 @@ _LARGE: Final = (401, 409, 419, 421, 431, 433, 439, 443, 449, 457, 461, 463, 467
 _SETS: Final = 3
 """The number of traces with sizes of their own of which a rule is made; one more is for a check."""
 _ONES: Final = 1
-"""The one of them in which sizes that may be 1 are."""
+"""The number of the trace in which all sizes that may be 1 are 1."""
 _MULTIPLES: Final = (2, 12, 64)
 """The numbers of which sizes are multiples where the programs divide them by numbers."""
 _MODES: Final = ("other", "square", "aligned")

@@ -1,4 +1,4 @@
-"""Reading the YAML of a rule file, with the place of everything in it.
+"""Rule files as YAML: read, with the place of everything in them, and written.
 
 Only plain YAML is read: no tags but those of strings, numbers and booleans, and bounded in size, depth and number of
 values, so that a hostile file costs no more than a long one.

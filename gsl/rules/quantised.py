@@ -142,16 +142,18 @@ Product = Callable[[pat.Pattern, pat.Pattern], pat.Call]
 
 @dataclass(frozen=True, slots=True)
 class LayerCall:
-    """A layer as a call: of what product, with which of its attributes, for which products, and on what axis
-    its result has the channels."""
+    """A quantised layer as a call of one operator."""
 
     name: str
     operator: Any
     dequantise: Any
     product: Product
     window: Callable[[pat.Call], dict[str, attr.Expr]]
+    """The attributes of the call that follow from a product."""
     is_taken: Callable[[pat.Call], attr.Expr]
+    """True for the products that become a call."""
     axis: Callable[[pat.Call], Any]
+    """The axis on which a result has the channels."""
     is_dynamic: bool = False
 
     def rules(self) -> tuple[Subst, ...]:

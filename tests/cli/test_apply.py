@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from gsl import Workload
-from gsl.cli import main, models
+from gsl.cli import ir_modules, main, models
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
@@ -216,7 +216,7 @@ def test_a_module_of_tvm(
 ) -> None:
     arguments = ["mine.py:folds", "module.json", "--params", "weights.npz", "-o", "new.json", "--check"]
     code, out, err = run(capsys, *arguments)
-    if models.cannot_save():
+    if ir_modules.cannot_save():
         # Some versions of TVM crash; then there must be no output, and a line that says so.
         assert (code, out) == (2, "")
         assert "crashes when it saves a module" in err
@@ -224,7 +224,7 @@ def test_a_module_of_tvm(
         return
     assert code == 0, err
     assert out.endswith("wrote new.npz and new.json\n")
-    monkeypatch.setattr(models, "cannot_load", lambda text: False)  # TVM itself wrote it
+    monkeypatch.setattr(ir_modules, "cannot_load", lambda text: False)  # TVM itself wrote it
     old = models.read(module / "module.json", module / "weights.npz")
     new = models.read(module / "new.json", module / "new.npz")
     assert list(old.inputs) == list(new.inputs)

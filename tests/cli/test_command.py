@@ -16,7 +16,8 @@ import pytest
 
 from gsl.cli import main
 from gsl.cli.command import Command
-from gsl.cli.entry import COMMANDS, SHELLS, commands_of, parser
+from gsl.cli.completion import SHELLS, commands_of
+from gsl.cli.entry import COMMANDS, parser
 from tests.cli.conftest import RULES, Run
 
 ROOT = Path(__file__).resolve().parent.parent.parent

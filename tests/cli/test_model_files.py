@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from gsl import Workload
-from gsl.cli import exported, models
+from gsl.cli import exported, ir_modules, models
 from gsl.errors import FrontEndError
 from tests.cli.conftest import Run
 
@@ -378,7 +378,7 @@ def test_a_model_without_example_inputs() -> None:
 @pytest.fixture
 def module(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (here / "module.json").write_bytes((Path(__file__).parent / "data" / "dense.json").read_bytes())
-    monkeypatch.setattr(models, "cannot_save", lambda: False)
+    monkeypatch.setattr(ir_modules, "cannot_save", lambda: False)
     return here
 
 
@@ -400,7 +400,7 @@ BROKEN_MODULES = {
 def test_broken_modules(kind: str, module: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     content, text = BROKEN_MODULES[kind]
     if "crashes" not in text:
-        monkeypatch.setattr(models, "cannot_load", lambda text: False)  # it takes a process to find that out
+        monkeypatch.setattr(ir_modules, "cannot_load", lambda text: False)  # it takes a process to find that out
     (module / "module.json").write_text(content, encoding="utf-8", errors="surrogateescape")
     refused(module, gsl, "module.json", text)
 

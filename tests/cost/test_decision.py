@@ -14,7 +14,7 @@ from torch import nn
 import gsl
 from gsl import Subst, Workload, op, pat
 from gsl.cost import Backtrack, Optimized, Timing
-from gsl.cost.report import Decision
+from gsl.cost.decision import Decision
 from gsl.cost.space import Trial
 from gsl.cost.whole import checksum
 from gsl.match import Match

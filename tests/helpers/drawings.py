@@ -1,4 +1,4 @@
-"""What tests of drawings share: the text in a drawing, and a small view to be drawn."""
+"""The common part of tests of drawings: the text in a drawing, and a small view to be drawn."""
 
 from __future__ import annotations
 

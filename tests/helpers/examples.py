@@ -36,7 +36,7 @@ class ExampleCall:
 
 
 LABELS: Final[Counter[str]] = Counter()
-"""How many calls have each label."""
+"""The number of calls of each label."""
 
 
 def calls(examples: Iterable[tuple[str, Example]]) -> Iterator[ExampleCall]:

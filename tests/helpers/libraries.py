@@ -22,13 +22,13 @@ from gsl import Workload
 from tests.helpers.book import EVERY_RULE
 
 VISION: Final = Path(sys.prefix) / "vision"
-"""Where `make setup` installs torchvision and timm."""
+"""The folder in which `make setup` installs torchvision and timm."""
 
 Model = tuple[nn.Module, torch.Tensor]
 
 
 def check(model: nn.Module, example: torch.Tensor) -> dict[str, Any]:
-    """What becomes of a model that is exported, rewritten, stored and loaded again. An error if that goes wrong."""
+    """A model that was exported, rewritten, stored and loaded again. An error if that goes wrong."""
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         old = Workload.from_torch(model.eval(), (example,))

@@ -546,7 +546,7 @@ PLAIN: Mapping[str, Meaning] = {
     "packed.dense": _packed_dense, "packed.dense_add": _with_addend(_packed_dense),
     "packed.conv2d": _packed_conv2d, "packed.conv2d_add": _with_addend(_packed_conv2d),
 }  # fmt: skip
-"""What each operator computes, from its operands and its attributes."""
+"""The function that each operator computes, of its operands and its attributes."""
 DTYPES = frozenset(("float16", "float32", "float64", "int64", "int32", "int8", "bool"))
 
 

@@ -61,6 +61,6 @@ def evaluate(op: str, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
 
 
 def is_close(left: Any, right: Any) -> bool:
-    """Whether two values have the same type, and numbers that differ by rounding only."""
+    """True if two values have the same type, and numbers that differ by rounding only."""
     left, right = (np.asarray(value) for value in (left, right))
     return (left.dtype, left.shape) == (right.dtype, right.shape) and np.allclose(left, right, rtol=1e-4, atol=1e-4)
