@@ -20,6 +20,7 @@ from gsl.spec.natives import OnnxOp
 
 _NAME: Final = attrgetter("name")
 _OUTPUTS: Final = attrgetter("outputs")
+_PARTS: Final = attrgetter("inputs", "outputs", "attributes.data")
 
 
 class NewNode:
@@ -80,8 +81,6 @@ class OnnxChanges:
         """The new ones."""
         self.functions: list[ir.Function] = []
         """Those of the new groups."""
-        self.nodes = tuple(model.graph)
-        """Those of the old model in order: to walk its linked list takes three times as long."""
         self._lost: list[ir.Value] = []
         """The values that may have lost their last user."""
 
@@ -106,6 +105,11 @@ class OnnxChanges:
     def names(self) -> FreeNames:
         """The names that new things may have."""
         return FreeNames(names_of(self.old.graph, self.nodes) | self.taken)
+
+    @cached_property
+    def nodes(self) -> Sequence[ir.Node]:
+        """The nodes of the old model in order: to walk its linked list takes three times as long."""
+        return tuple(self.old.graph)
 
     @cached_property
     def order(self) -> Mapping[ir.Node, int]:
@@ -308,7 +312,8 @@ class OnnxChanges:
         """How many uses of each value are those of dead nodes."""
 
         def is_used(value: ir.Value) -> bool:
-            return len(value.uses()) > freed.get(value, 0) or value.is_graph_output()
+            uses = value.uses()
+            return bool(uses and len(uses) > freed.get(value, 0)) or value.is_graph_output()
 
         work = [*self._lost, *self.initializers, *(value for node in made for value in node.outputs)]
         while work:
@@ -320,15 +325,15 @@ class OnnxChanges:
                 if value.is_initializer() and not value.is_graph_input():
                     del graph.initializers[value.name or ""]
                 continue
-            outputs = node.outputs
+            inputs, outputs, attributes = _PARTS(node)
             if node in dead or opaque.effect_of(node) or (len(outputs) > 1 and any(map(is_used, outputs))):
                 continue
             dead[node] = None
-            for used in node.inputs:
+            for used in inputs:
                 if used is not None:
                     freed[used] = freed.get(used, 0) + 1
                     work.append(used)
-            if node.attributes.data:
+            if attributes:
                 work += _let_go(node)
         for node in dead:
             for place, source in enumerate(node.inputs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from operator import attrgetter
 from types import MappingProxyType
@@ -42,8 +42,15 @@ _PLAIN: Final = frozenset((
 ))  # fmt: skip
 
 
-_NAME: Final = attrgetter("name")
-_PARTS: Final = attrgetter("inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
+def quick(kind: type, *names: str) -> Callable[[Any], Any]:
+    """A function that gives some properties of an object of ``onnx_ir``: from the slots behind them where there are such
+    slots, as a property is computed by Python code, which takes three times as long."""
+    return attrgetter(*[f"_{name}" if hasattr(kind, f"_{name.partition('.')[0]}") else name for name in names])
+
+
+_NAME: Final = quick(ir.Value, "name")
+_DECLARED: Final = quick(ir.Value, "name", "type", "shape")
+_PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 
 
 class OnnxLeaf(NativeLeaf):
@@ -251,8 +258,9 @@ class OnnxLoader(Loader):
                 self._load(node, None)
                 continue
             (native,) = outputs
-            note(name := native.name)
-            type, shape, known = native.type, native.shape, None
+            name, type, shape = _DECLARED(native)
+            note(name)
+            known = None
             if type.__class__ is ir.TensorType and shape is not None:
                 known = types.get((id(type.dtype), shape.dims))
             key: Any = op, domain, overload, id(self._native_type(native) if known is None else known)

@@ -96,8 +96,9 @@ def effect_of(node: ir.Node) -> Effect | None:
 
 def _draws(node: ir.Node) -> bool:
     """True for a node that draws random numbers; a dropout is one if it may drop something."""
-    if node.op_type != "Dropout" or len(node.inputs) < 3 or (training := node.inputs[2]) is None:
-        return node.op_type in _RANDOM
+    op = node.op_type
+    if op != "Dropout" or len(node.inputs) < 3 or (training := node.inputs[2]) is None:
+        return op in _RANDOM
     tensor = None if training.is_graph_input() else const_tensor(training)
     return tensor is None or bool(tensor.numpy().any())
 

@@ -106,10 +106,8 @@ class OnnxStorer(_Target, Storer):
         for node in self.graph.nodes:
             own = node.native
             if own.__class__ is Single:
-                for source, operand in zip(own.sources, (*node.operands, *node.deps) if node.deps else node.operands):
-                    if same.get(operand) is not source:
-                        break
-                else:  # as nearly always
+                used = (*node.operands, *node.deps) if node.deps else node.operands
+                if tuple(map(same.get, used)) == own.sources:  # as nearly always
                     same[node] = own.native
                     continue
             elif own.__class__ is OnnxLeaf:
@@ -139,10 +137,11 @@ class OnnxStorer(_Target, Storer):
         for new, value in zip(self.graph.outputs, self.old.graph.outputs):
             if new.native is None:
                 replaced.update((new, old) for old in origins(new) if old.native.reading.native is value)
-        alive, taken = set(self.graph.nodes) if replaced else set(), set[ir.Value]()
+        nodes, taken = self.graph.nodes, set[ir.Value]()
         for new, old in replaced.items():
             own = old.native
-            if old in alive or not isinstance(own, Handle) or not own.is_root:
+            is_alive = 0 <= old.index < len(nodes) and nodes[old.index] is old
+            if is_alive or not isinstance(own, Handle) or not own.is_root:
                 continue
             native = own.reading.native
             if not isinstance(native, ir.Value) or native in taken or not _can_be_another(new):
