@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from gsl.front.core.infer import refined, shortest
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
+from gsl.front.onnx.copying import quick
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.files import check_version, checked
 from gsl.front.onnx.infer import declared_types, infer, inferred
@@ -40,12 +40,6 @@ _PLAIN: Final = frozenset((
     ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.FLOATS,
     ir.AttributeType.INTS, ir.AttributeType.STRINGS,
 ))  # fmt: skip
-
-
-def quick(kind: type, *names: str) -> Callable[[Any], Any]:
-    """A function that gives some properties of an object of ``onnx_ir``: from the slots behind them where there are such
-    slots, as a property is computed by Python code, which takes three times as long."""
-    return attrgetter(*[f"_{name}" if hasattr(kind, f"_{name.partition('.')[0]}") else name for name in names])
 
 
 _NAME: Final = quick(ir.Value, "name")

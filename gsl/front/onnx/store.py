@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final
 
@@ -54,8 +54,8 @@ class OnnxStorer(_Target, Storer):
     """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
 
     A new call takes the place of the value that it replaces: its node computes that value, under its name, for the same
-    users. First it is found what has to be made; then the model is copied without what has died, or changed, which
-    can't fail.
+    users. First it is found what has to be made, in words of the old model; then that, or a copy of it, is changed,
+    which can't fail.
     """
 
     framework = "ONNX"
@@ -93,7 +93,7 @@ class OnnxStorer(_Target, Storer):
         self.keep_intact()
         self.store_nodes(self._others)
         results = list(map(self.value, self.graph.outputs))
-        return self.changes.applied(results, self._staying())
+        return self.changes.applied(results)
 
     # ------------------------------------------------------------ what is kept
 
@@ -187,7 +187,7 @@ class OnnxStorer(_Target, Storer):
         own = self._all_own(node, native)
         moved: dict[ir.Value, ir.Value] = {}
         for source, view in self.kept[reading].items():
-            if isinstance(source, ir.Value) and not self.changes.is_copy(source, value := self.value(view)):
+            if isinstance(source, ir.Value) and source is not (value := self.value(view)):
                 moved[source] = value
         if moved:
             root = _node_of(native)
@@ -212,8 +212,7 @@ class OnnxStorer(_Target, Storer):
 
     def _again(self, old: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> ir.Value:
         """A node of the model once more, with other inputs."""
-        copy = self.changes.copy
-        inputs = [None if value is None else moved[value] if value in moved else copy(value) for value in old.inputs]
+        inputs = [None if value is None else moved.get(value, value) for value in old.inputs]
         (value,) = self.node(old.op_type, inputs, list(old.attributes.values()), domain=old.domain)
         value.type, value.shape = old.outputs[0].type, old.outputs[0].shape
         self._place(old)
@@ -223,7 +222,7 @@ class OnnxStorer(_Target, Storer):
         """The value in the model that is written for that of a node. FrontEndError for one of another model."""
         if old.graph is not self.old.graph:
             raise foreign(node, self.framework)
-        return self.changes.copy(old)
+        return old
 
     def _known(self, node: Node, value: Any) -> Any:
         """The value of a node, whose type is noted."""
@@ -259,8 +258,8 @@ class OnnxStorer(_Target, Storer):
 
     def _take_place(self, old: ir.Value, value: ir.Value) -> ir.Value:
         """Let a value that was written stand in the place of one of the old model: what is used there."""
-        if self.changes.is_copy(old, value) or self._is_written(old, value):
-            return self.changes.copy(old)
+        if value is old or self._is_written(old, value):
+            return old
         if not self._made or value not in self._made[-1].outputs:  # it is computed elsewhere, too
             if not old.is_graph_output():
                 self.changes.instead[old] = value
@@ -278,8 +277,7 @@ class OnnxStorer(_Target, Storer):
         if len(made) < len(self._made) or not self._is_alike(old, value, made, found) or found.keys() != made.keys():
             return False
         self._made = []
-        self._sizes = {symbol: self.changes.copy(found[size]) if size in found else size
-                       for symbol, size in self._sizes.items()}  # fmt: skip
+        self._sizes = {symbol: found.get(size, size) for symbol, size in self._sizes.items()}
         return True
 
     def _is_alike(
@@ -288,8 +286,8 @@ class OnnxStorer(_Target, Storer):
     ) -> bool:  # fmt: skip
         """True if a value of the old model is computed as one that was written, and stays so; ``found`` gets the old
         values by the new ones."""
-        if old is None or value is None or self.changes.is_copy(old, value):
-            return old is value or (old is not None and value is not None)
+        if old is None or value is None or old is value:
+            return old is value
         new, node = made.get(value), old.producer()
         if new is None:
             return value in self.changes.initializers and not old.is_graph_input() and is_equal(
@@ -308,9 +306,9 @@ class OnnxStorer(_Target, Storer):
 
     def _rewrite(self, old: ir.Value, new: NewNode, type: Type | None) -> ir.Value:
         """Let a value of the old model be computed by a new node, of the old type if none is known."""
-        own = self.changes.rewrite(old, new)
-        self.note(own, type or self.type_of(old))
-        return own
+        self.changes.rewrite(old, new)
+        self.note(old, type or self.type_of(old))
+        return old
 
     def _written(self, node: Node) -> Any:
         op: Any = node.op
@@ -437,15 +435,6 @@ class OnnxStorer(_Target, Storer):
         """Let the new nodes of a call stand where one of the model stands, or at the end."""
         made, self._made = self._made, []
         self.changes.place(root, made)
-
-    def _staying(self) -> Iterator[tuple[ir.Node, bool]]:
-        """The nodes of the old model that stay, each with the answer whether all that it uses stays, too."""
-        for view, native in self._same.items():
-            root = _node_of(native)
-            if root is not None and (view.users or view in self.outputs or view.native.__class__ is not OnnxLeaf):
-                own = view.native
-                shown = own.__class__ is Single and all(map(own.sources.__contains__, root.inputs))
-                yield root, shown and not root.attributes.data  # else it may use what the view does not show
 
 
 class OnnxDraft(_Target):
