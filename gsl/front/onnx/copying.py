@@ -51,11 +51,17 @@ def copied(model: ir.Model, values: Copies | None = None) -> ir.Model:
     )
 
 
+def beside(model: ir.Model, graph: ir.Graph) -> ir.Model:
+    """A model of another graph, with copies of the functions of a model."""
+    functions = [function.clone() for function in model.functions.values()]
+    return ir.Model(graph, ir_version=model.ir_version or 10, functions=functions)
+
+
 def _graph(graph: ir.Graph, values: Copies) -> ir.Graph:
     new = ir.Graph(
         [values[value] for value in graph.inputs],
         [values[value] for value in graph.outputs],
-        nodes=[_node(node, values) for node in graph],
+        nodes=[copied_node(node, values) for node in graph],
         initializers=[values[value] for value in graph.initializers.values()],
         doc_string=graph.doc_string,
         opset_imports=dict(graph.opset_imports),
@@ -77,7 +83,8 @@ def _value(value: ir.Value) -> ir.Value:
     return new
 
 
-def _node(node: ir.Node, values: Copies) -> ir.Node:
+def copied_node(node: ir.Node, values: Copies) -> ir.Node:
+    """A copy of a node, which computes copies of its values."""
     domain, op, inputs, attributes, overload, outputs, version, name, said, noted = _NODE(node)
     new = ir.Node(
         domain, op, [None if value is None else values[value] for value in inputs],

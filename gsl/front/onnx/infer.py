@@ -14,7 +14,7 @@ from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.core.infer import dtype_of_number
 from gsl.front.onnx import opaque
-from gsl.front.onnx.copying import copied
+from gsl.front.onnx.copying import beside, copied
 from gsl.front.onnx.run import session
 from gsl.front.onnx.types import DTYPES, annotate, array_to_torch, number, to_onnx
 from gsl.graph import Node, Op, SymDim, TensorType, TupleType, Type, op_name
@@ -134,8 +134,7 @@ def _alone(
         value.name = f"y{place}"
     graph = ir.Graph(fed, node.outputs, nodes=[node], initializers=written, name="call",
                      opset_imports=dict(model.opset_imports))  # fmt: skip
-    functions = [function.clone() for function in model.functions.values()]
-    return ir.Model(graph, ir_version=model.ir_version or 10, functions=functions)
+    return beside(model, graph)
 
 
 def evaluate(model: ir.Model, node: Node, operands: Sequence[Any]) -> Any:

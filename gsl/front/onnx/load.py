@@ -213,7 +213,7 @@ class OnnxLoader(Loader):
         if not self.expand(tree, canon, native):
             return False
         *_, root = tree.nodes
-        known = self._result(call.node)
+        known = self._native_type(call.node.outputs[0])
         if root.type is None or any(node.type is None for node in tree.nodes):
             return False
         if known is not None and native is not call.node:
@@ -235,9 +235,6 @@ class OnnxLoader(Loader):
             self._forms[key] = rows, 0 if _may_be_shape(root.type) else self._fact(native), is_whole
         root.name = name
         return True
-
-    def _result(self, node: ir.Node) -> Type | None:
-        return self._native_type(node.outputs[0])
 
     # ------------------------------------------------------------ nodes that are read alike
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final
@@ -16,7 +15,7 @@ from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.load import OnnxLeaf
-from gsl.front.onnx.types import OnnxTypes, annotate, const_tensor, is_equal, number, to_onnx
+from gsl.front.onnx.types import OnnxTypes, annotate, const_tensor, is_equal, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
@@ -26,31 +25,7 @@ LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
 
 
-class _Target:
-    """What writers ask of both: the types of values, and numbers."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self.opset = model.opset_imports.get("", 0)
-        self._types: dict[ir.Value, Type | None] = {}
-
-    def type_of(self, value: Any) -> Type | None:
-        """The type of a value."""
-        return self._types.get(value)
-
-    def note(self, value: ir.Value, type: Type | None) -> None:
-        """Note the type of a new value."""
-        self._types[value] = type
-
-    def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
-        """A number as a tensor."""
-        return self.tensor(number(value, dtype))
-
-    @abstractmethod
-    def tensor(self, tensor: Any) -> ir.Value:
-        """A small tensor."""
-
-
-class OnnxStorer(_Target, Storer):
+class OnnxStorer(spellings.OnnxTarget, Storer):
     """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
 
     A new call takes the place of the value that it replaces: its node computes that value, under its name, for the same
@@ -64,7 +39,7 @@ class OnnxStorer(_Target, Storer):
         self, graph: Graph, model: ir.Model, symbols: Callable[[], Mapping[Any, str]], taken: Set[str] = frozenset(), *,
         in_place: bool = False,
     ) -> None:
-        _Target.__init__(self, model)
+        spellings.OnnxTarget.__init__(self, model)
         Storer.__init__(self, graph)
         self.old = model
         self.symbols = symbols
@@ -137,11 +112,10 @@ class OnnxStorer(_Target, Storer):
         for new, value in zip(self.graph.outputs, self.old.graph.outputs):
             if new.native is None:
                 replaced.update((new, old) for old in origins(new) if old.native.reading.native is value)
-        nodes, taken = self.graph.nodes, set[ir.Value]()
+        alive, taken = set(self.graph.nodes) if replaced else set(), set[ir.Value]()
         for new, old in replaced.items():
             own = old.native
-            is_alive = 0 <= old.index < len(nodes) and nodes[old.index] is old
-            if is_alive or not isinstance(own, Handle) or not own.is_root:
+            if old in alive or not isinstance(own, Handle) or not own.is_root:
                 continue
             native = own.reading.native
             if not isinstance(native, ir.Value) or native in taken or not _can_be_another(new):
@@ -437,7 +411,7 @@ class OnnxStorer(_Target, Storer):
         self.changes.place(root, made)
 
 
-class OnnxDraft(_Target):
+class OnnxDraft(spellings.OnnxTarget):
     """A model into which nothing is written: it tells whether a call can be."""
 
     def __init__(self, model: ir.Model) -> None:

@@ -99,7 +99,15 @@ def annotate(value: ir.Value, type: Type | None, name_of: Callable[[Any], str | 
         value.shape = ir.Shape([name_of(size) if isinstance(size, SymDim) else size for size in type.shape])
 
 
-# ---------------------------------------------------------------- tensors
+# ---------------------------------------------------------------- attributes and tensors
+
+
+_SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
+
+
+def value_of(attr: ir.Attr) -> Any:
+    """An attribute as a Python value."""
+    return tuple(attr.value) if attr.type in _SEQUENCES else attr.value
 
 
 def const_tensor(value: ir.Value) -> Any:
