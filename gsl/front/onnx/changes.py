@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -14,7 +14,7 @@ from gsl.front.core.store import FreeNames
 from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.copying import Copies, copied, props, quick
 from gsl.front.onnx.load import is_alias, is_constant
-from gsl.front.onnx.types import annotate
+from gsl.front.onnx.types import NameOf, annotate
 from gsl.graph import Type
 from gsl.spec.natives import OnnxOp
 
@@ -60,14 +60,13 @@ class OnnxChanges:
     which can't fail."""
 
     def __init__(
-        self, model: ir.Model, types: Mapping[ir.Value, Type | None], name_of: Callable[[Any], str | None],
-        taken: Set[str], *, in_place: bool,
-    ) -> None:  # fmt: skip
+        self, model: ir.Model, types: Mapping[ir.Value, Type | None], name_of: NameOf, taken: Set[str], *,
+        in_place: bool,
+    ) -> None:
         self.old = model
         self.types = types
         """The types of new values, and of those that are computed in another way."""
         self.name_of = name_of
-        """A function that tells the names that symbolic sizes have in the model, ``None`` for others."""
         self.taken = taken
         """Names that new things must not have, besides those of the model."""
         self.in_place = in_place
@@ -101,17 +100,12 @@ class OnnxChanges:
     @cached_property
     def names(self) -> FreeNames:
         """The names that new things may have."""
-        return FreeNames(names_of(self.old.graph, self.nodes) | self.taken)
-
-    @cached_property
-    def nodes(self) -> Sequence[ir.Node]:
-        """The nodes of the old model in order: to walk its linked list takes three times as long."""
-        return tuple(self.old.graph)
+        return FreeNames(names_of(self.old.graph) | self.taken)
 
     @cached_property
     def order(self) -> Mapping[ir.Node, int]:
         """The places of the nodes of the old model."""
-        return {node: place for place, node in enumerate(self.nodes)}
+        return {node: place for place, node in enumerate(self.old.graph)}
 
     def place(self, root: ir.Node | None, made: Sequence[NewNode]) -> None:
         """Let new nodes stand in front of one of the model, or at the end."""
@@ -160,8 +154,9 @@ class OnnxChanges:
         for old, value in self.instead.items():
             self._own(old).replace_all_uses_with(self._own(value))
             self._lost.append(self._own(old))
+        own_results = list(map(self._own, results))
         for place in ends:
-            self._end(graph, place, list(map(self._own, results)))
+            self._end(graph, place, own_results)
         self._clean(graph)
         if not is_sorted:
             graph.sort()
@@ -324,9 +319,9 @@ def detach(node: ir.Node) -> None:
             node.replace_input_with(place, None)
 
 
-def names_of(graph: ir.Graph, nodes: Iterable[ir.Node] | None = None) -> set[Any]:
-    """All names of values and nodes, those of inner graphs included; ``nodes`` are those of the graph."""
-    nodes = tuple(graph) if nodes is None else nodes
+def names_of(graph: ir.Graph) -> set[Any]:
+    """All names of values and nodes, those of inner graphs included."""
+    nodes = tuple(graph)
     found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
     found.update(map(_NAME, nodes), map(_NAME, chain.from_iterable(map(_OUTPUTS, nodes))))
     return found.union(*[names_of(body) for node in nodes if node.attributes.data for body in opaque.bodies(node)])

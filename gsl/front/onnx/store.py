@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final
 
@@ -11,11 +11,12 @@ import torch
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, Single, handle_of, intact, is_literal, origins
+from gsl.front.core.infer import type_of_literal
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.load import OnnxLeaf
-from gsl.front.onnx.types import OnnxTypes, annotate, const_tensor, is_equal, to_onnx
+from gsl.front.onnx.types import NameOf, OnnxTypes, annotate, const_tensor, is_equal, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
@@ -36,14 +37,11 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
     framework = "ONNX"
 
     def __init__(
-        self, graph: Graph, model: ir.Model, symbols: Callable[[], Mapping[Any, str]], taken: Set[str] = frozenset(), *,
-        in_place: bool = False,
+        self, graph: Graph, model: ir.Model, name_of: NameOf, taken: Set[str] = frozenset(), *, in_place: bool = False
     ) -> None:
-        spellings.OnnxTarget.__init__(self, model)
+        spellings.OnnxTarget.__init__(self, model.opset_imports.get("", 0))
         Storer.__init__(self, graph)
         self.old = model
-        self.symbols = symbols
-        """A function that gives the names of the symbolic sizes."""
         self._literals: dict[Any, ir.Value] = {}
         self._sizes: dict[Any, ir.Value] = {}
         self._made: list[NewNode] = []
@@ -56,7 +54,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         """The view nodes that stay what they are in the old model, with that."""
         self._others: list[Node] = []
         """The calls that do not, and those that get other arguments."""
-        self.changes = OnnxChanges(model, self._types, lambda size: symbols().get(size), taken, in_place=in_place)
+        self.changes = OnnxChanges(model, self._types, name_of, taken, in_place=in_place)
 
     def store(self) -> ir.Model | None:
         """The model; ``None`` if nothing has changed. FrontEndError if it can't be made; the model is then as it
@@ -324,7 +322,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
                 annotate(inputs[-1], part.type, self.changes.name_of)
                 part.native = OnnxLeaf(inputs[-1])
         model = groups.draft(self.old, inputs, [output.type for output in view.outputs], self.changes.name_of)
-        OnnxStorer(view, model, self.symbols, in_place=True).store()
+        OnnxStorer(view, model, self.changes.name_of, in_place=True).store()
         function = groups.function_of(model, self._function_names.free(group.name), node)
         self.changes.functions += [*model.functions.values(), function]
         return self._call(node, OnnxOp(function.name, function.domain), list(map(self.value, node.operands)), ())
@@ -388,7 +386,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         name = self.changes.names.free(wanted)
         native = to_onnx(tensor, name)
         value = ir.Value(name=name, type=ir.TensorType(native.dtype), shape=native.shape, const_value=native)
-        self._types[value] = TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        self._types[value] = type_of_literal(tensor)
         self.changes.initializers.append(value)
         return value
 
@@ -415,7 +413,7 @@ class OnnxDraft(spellings.OnnxTarget):
     """A model into which nothing is written: it tells whether a call can be."""
 
     def __init__(self, model: ir.Model) -> None:
-        super().__init__(model)
+        super().__init__(model.opset_imports.get("", 0))
         self._inputs = model.graph.inputs
 
     def try_call(self, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
@@ -444,7 +442,7 @@ class OnnxDraft(spellings.OnnxTarget):
         return [ir.Value() for _ in range(outputs)]
 
     def tensor(self, tensor: Any) -> ir.Value:
-        return self._value(TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+        return self._value(type_of_literal(tensor))
 
     def size(self, symbol: Any) -> ir.Value | None:
         types = OnnxTypes()

@@ -92,7 +92,11 @@ def _symbol(name: str) -> SymDim:
     return SymDim(sympy.Symbol(name, integer=True, nonnegative=True))
 
 
-def annotate(value: ir.Value, type: Type | None, name_of: Callable[[Any], str | None] = lambda size: None) -> None:
+NameOf = Callable[[Any], str | None]
+"""A function that tells the names that symbolic sizes have in a model, ``None`` for others."""
+
+
+def annotate(value: ir.Value, type: Type | None, name_of: NameOf = lambda size: None) -> None:
     """Note the type of a new value. ``name_of`` tells the names of symbolic sizes; the others stay unknown."""
     if isinstance(type, TensorType) and type.dtype in NAMES:
         value.type = ir.TensorType(NAMES[type.dtype])

@@ -186,15 +186,17 @@ def same(
 ) -> OnnxLift:
     """The reader of a node whose operands are those of a canonical call.
 
-    ``attrs`` names its attributes, ``fixed`` has others, and those that it has where the node leaves them out. ``only``
-    has the one value that an attribute of the node may have, which it has where it is left out.
+    ``attrs`` names its attributes, ``fixed`` has others, and those that it has where the node leaves them out: a flag
+    there is a number in ONNX. ``only`` has the one value that an attribute of the node may have, which it has where it
+    is left out.
     """
 
     def read(r: OnnxCall) -> Canon:
         for name, value in only.items():
             unread_unless(r.attr(name, value) == value)
         given = {own: r.attr(theirs) for own, theirs in attrs.items() if theirs in r.node.attributes}
-        return Canon(op, r.inputs, {**fixed, **given})
+        flags = {own: bool(value) for own, value in given.items() if isinstance(fixed.get(own), bool)}
+        return Canon(op, r.inputs, {**fixed, **given, **flags})
 
     return read
 

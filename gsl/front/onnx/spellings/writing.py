@@ -21,8 +21,9 @@ from gsl.spec.normalise import is_number, spatial
 class OnnxTarget(ABC):
     """The model into which calls are written."""
 
-    def __init__(self, model: ir.Model) -> None:
-        self.opset = model.opset_imports.get("", 0)
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        """The version of ONNX's operators that it uses."""
         self._types: dict[ir.Value, Type | None] = {}
 
     def type_of(self, value: Any, /) -> Type | None:
