@@ -13,10 +13,11 @@ from gsl.attr.ast import Literal
 from gsl.errors import FrontEndError
 from gsl.exchange.imported import patterns_of
 from gsl.front.core.handle import handle_of, intact, is_literal
+from gsl.front.core.infer import type_of_literal
 from gsl.front.onnx import opaque, spellings
 from gsl.front.onnx.load import OnnxLoader
 from gsl.front.onnx.types import DTYPES, annotate, const_tensor, number, to_onnx, to_torch
-from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node, SymDim, TensorType, TupleType, Type
+from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Node, SymDim, TupleType, Type
 from gsl.graph.types import dim
 from gsl.match import Match
 from gsl.pat import Pattern
@@ -25,7 +26,7 @@ OPSET: Final = 21
 """The version of ONNX's operators in which calls are shown that come from no model of ONNX."""
 
 
-class OnnxExcerpt:
+class OnnxExcerpt(spellings.OnnxTarget):
     """The nodes that a match covers, as a model. What is as the user's model has it is shown as it is there, all else
     as calls are written; what the match does not cover are inputs and initialisers.
 
@@ -40,13 +41,12 @@ class OnnxExcerpt:
         self.sizes: dict[str, SymDim] = {}
         """The symbolic sizes by the names that they have in the model."""
         self._copies: dict[ir.Value, ir.Value] = {}
-        self._types: dict[ir.Value, Type | None] = {}
         self._nodes: list[ir.Node] = []
         imports = self._imports(match.inner)
         self.is_of_model = imports is not None
         """True if the user's model is one of ONNX."""
         self.imports = {"": OPSET, **(imports or {})}
-        self.opset = self.imports[""]
+        super().__init__(self.imports[""])
         # The first nodes of the model are what onnxscript tries for the later outputs of a pattern.
         self.outputs = [self.value(node) for node in reversed(match.outputs)][::-1]
         used_outside = (node for node in match.inner if not self.covered.issuperset(node.users))
@@ -160,13 +160,9 @@ class OnnxExcerpt:
 
     # ------------------------------------------------------------ what writers ask for
 
-    def type_of(self, value: Any) -> Type | None:
-        """The type of a value."""
-        return self._types.get(value)
-
     def note(self, value: ir.Value, type: Type | None) -> None:
         """Note the type of a value."""
-        self._types[value] = type
+        super().note(value, type)
         annotate(value, type, self._name)
 
     def node(
@@ -179,15 +175,11 @@ class OnnxExcerpt:
         self._nodes.append(made)
         return made.outputs
 
-    def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
-        """A number as an initialiser."""
-        return self.tensor(number(value, dtype))
-
     def tensor(self, tensor: Any) -> ir.Value:
         """A tensor as an initialiser."""
         native = to_onnx(tensor, f"literal_{len(self._copies)}")
         value = ir.Value(name=native.name, const_value=native)
-        self.note(value, TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+        self.note(value, type_of_literal(tensor))
         self._copies[value] = value
         return value
 

@@ -3,17 +3,19 @@ places."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import onnx_ir as ir
 
 from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.changes import detach, names_of
+from gsl.front.onnx.copying import beside
 from gsl.front.onnx.infer import declared_types, is_known
 from gsl.front.onnx.load import OnnxLoader, symbol_names
-from gsl.front.onnx.types import NAMES, annotate, const_tensor
-from gsl.graph import SymDim, TensorType, Type
+from gsl.front.onnx.types import annotate, const_tensor
+from gsl.graph import TensorType, Type
+from gsl.graph.types import unknown_size
 
 Change = Callable[[str, ir.Model, Set[str]], ir.Model]
 """What becomes of a graph, told its name, a model of it, and the names around it."""
@@ -71,8 +73,7 @@ def _alone(model: ir.Model, body: ir.Graph, around: ir.Model) -> ir.Model:
             graph.register_initializer(instead[value])
     opaque.replace(graph, instead)
     graph.opset_imports.update(model.opset_imports)
-    functions = [function.clone() for function in around.functions.values()]
-    return ir.Model(graph, ir_version=model.ir_version, functions=functions)
+    return beside(around, graph)
 
 
 def _inner(new: ir.Model, body: ir.Graph, outer: ir.Model) -> ir.Graph:
@@ -92,8 +93,8 @@ def _inner(new: ir.Model, body: ir.Graph, outer: ir.Model) -> ir.Graph:
 
 # ---------------------------------------------------------------- functions
 
-Declared = tuple[ir.DataType, tuple[Any, ...]] | None
-"""The dtype and the sizes of a value: numbers, names, and ``None`` for an unknown one; ``None`` if they are unknown."""
+Calls = dict[Any, list[list[Type | None]]]
+"""The types of the operands of each call of the functions of some names."""
 
 
 def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -> ir.Model:
@@ -103,17 +104,18 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
     A body stands for all calls, so its inputs have the types on which they agree; without any, it stays as it is.
     """
     bodies = {key: each for key, each in model.functions.items() if groups.label_of(each) is None}
-    calls: dict[Any, list[list[Declared]]] = {key: [] for key in bodies}
+    calls: Calls = {key: [] for key in bodies}
+    names: dict[Any, str] = {}
     if bodies:
-        _note_calls(model, calls)
+        _note_calls(model, calls, names)
     copy, taken = model, {function.name for function in model.functions.values()}
     for key in groups.callers_first(bodies):
         function = bodies[key]
-        alone = _function_alone(copy, function, calls[key])
+        alone = _function_alone(copy, function, calls[key], names)
         if alone is None:
             continue
         new = change("::".join(part for part in key if part), alone, taken)
-        _note_calls(new, calls)
+        _note_calls(new, calls, names)
         if new is not alone:
             copy = model.clone() if copy is model and not in_place else copy
             copy.functions[key] = _function_of(new, function)
@@ -122,17 +124,18 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
     return copy
 
 
-def _note_calls(model: ir.Model, calls: dict[Any, list[list[Declared]]]) -> None:
-    """Note the types of the operands of each call of a function; in graphs of nodes, those that are declared there."""
+def _note_calls(model: ir.Model, calls: Calls, names: dict[Any, str]) -> None:
+    """Note the types of the operands of each call of a function, and the names of symbolic sizes; in graphs of nodes,
+    the types that are declared there."""
     if not any(node.op_identifier() in calls for node in model.graph.all_nodes()):
         return
     loader = OnnxLoader(model)
     loader.load()
-    names = symbol_names(loader.types)
+    names.update(symbol_names(loader.types))
     for node in model.graph.all_nodes():
         if node.op_identifier() in calls:
-            known = [None if value is None else loader.type_of(value) for value in node.inputs]
-            calls[node.op_identifier()].append([_declared(type, names) for type in known])
+            types = [None if value is None else loader.type_of(value) for value in node.inputs]
+            calls[node.op_identifier()].append(types)
 
 
 def _annotate_calls(model: ir.Model, key: Any, body: ir.Model) -> None:
@@ -149,33 +152,27 @@ def _annotate_calls(model: ir.Model, key: Any, body: ir.Model) -> None:
                     annotate(value, type, names.get)
 
 
-def _declared(type: Type | None, names: Any) -> Declared:
-    if not isinstance(type, TensorType):
-        return None
-    return NAMES[type.dtype], tuple([names.get(size) if isinstance(size, SymDim) else size for size in type.shape])
-
-
-def _agreed(types: Iterable[Declared]) -> Declared:
-    """What all types have in common."""
+def _agreed(types: Iterable[Type | None]) -> Type | None:
+    """What all types have in common; ``None`` if that is not a tensor of known rank and dtype."""
     first, *others = types
     for other in others:
-        if first is None or other is None or first[0] != other[0] or len(first[1]) != len(other[1]):
+        if not (isinstance(first, TensorType) and isinstance(other, TensorType)):
             return None
-        first = first[0], tuple([a if a == b else None for a, b in zip(first[1], other[1])])
-    return first
+        if (first.dtype, first.ndim) != (other.dtype, other.ndim):
+            return None
+        shape = [a if a == b else unknown_size() for a, b in zip(first.shape, other.shape)]
+        first = TensorType(tuple(shape), first.dtype)
+    return first if isinstance(first, TensorType) else None
 
 
-def _function_alone(model: ir.Model, function: ir.Function, calls: Sequence[Sequence[Declared]]) -> ir.Model | None:
+def _function_alone(
+    model: ir.Model, function: ir.Function, calls: Sequence[Sequence[Type | None]], names: Mapping[Any, str]
+) -> ir.Model | None:
     """A model of the body of a function that is called so; ``None`` if nothing is known of an operand."""
     if not calls or any(len(call) != len(function.inputs) for call in calls):
         return None
-    graph = function.graph.clone()
-    for value, types in zip(graph.inputs, zip(*calls)):
-        known = _agreed(types)
-        if known is None:
-            return None
-        value.type, value.shape = ir.TensorType(known[0]), ir.Shape(known[1])
-    return ir.Model(graph, ir_version=model.ir_version, functions=list(model.functions.values()))
+    types = list(map(_agreed, zip(*calls)))
+    return None if None in types else groups.called(model, function, types, names.get)
 
 
 def _function_of(new: ir.Model, function: ir.Function) -> ir.Function:

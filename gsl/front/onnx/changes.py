@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
 from operator import attrgetter
@@ -12,14 +12,15 @@ import onnx_ir as ir
 
 from gsl.front.core.store import FreeNames
 from gsl.front.onnx import groups, opaque
-from gsl.front.onnx.copying import Copies, copied, keep_meta, props
+from gsl.front.onnx.copying import Copies, copied, props, quick
 from gsl.front.onnx.load import is_alias, is_constant
-from gsl.front.onnx.types import annotate
+from gsl.front.onnx.types import NameOf, annotate
 from gsl.graph import Type
 from gsl.spec.natives import OnnxOp
 
 _NAME: Final = attrgetter("name")
 _OUTPUTS: Final = attrgetter("outputs")
+_PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data")
 
 
 class NewNode:
@@ -40,7 +41,8 @@ class NewNode:
 
     def used(self) -> list[ir.Value]:
         """The values that it and the graphs in it use."""
-        return _used_by(self.inputs, self.attributes)
+        used = [value for value in self.inputs if value is not None]
+        return [*used, *opaque.captured(tuple(opaque.graphs(self.attributes)))] if self.attributes else used
 
     def is_like(self, old: ir.Node) -> bool:
         """True if it does with as many operands what a node of the model does, which has one output."""
@@ -54,20 +56,20 @@ class NewNode:
 
 
 class OnnxChanges:
-    """What is to become of a model, of which nothing is touched until :meth:`applied`; that can't fail."""
+    """What is to become of a model, in words of its values and of new ones. Nothing is touched until :meth:`applied`,
+    which can't fail."""
 
     def __init__(
-        self, model: ir.Model, types: Mapping[ir.Value, Type | None], name_of: Callable[[Any], str | None],
-        taken: Set[str], *, in_place: bool,
-    ) -> None:  # fmt: skip
+        self, model: ir.Model, types: Mapping[ir.Value, Type | None], name_of: NameOf, taken: Set[str], *,
+        in_place: bool,
+    ) -> None:
         self.old = model
         self.types = types
-        """The types of new values."""
+        """The types of new values, and of those that are computed in another way."""
         self.name_of = name_of
-        """A function that tells the names that symbolic sizes have in the model, ``None`` for others."""
         self.taken = taken
         """Names that new things must not have, besides those of the model."""
-        self.copies = None if in_place else Copies()
+        self.in_place = in_place
         self.placed: dict[ir.Node | None, list[NewNode]] = {}
         """New nodes, by the nodes of the old model in front of which they will stand; ``None``: at the end."""
         self.rewritten: dict[ir.Node, NewNode] = {}
@@ -80,37 +82,30 @@ class OnnxChanges:
         """The new ones."""
         self.functions: list[ir.Function] = []
         """Those of the new groups."""
-        self.nodes = tuple(model.graph)
-        """Those of the old model in order: to walk its linked list takes three times as long."""
+        self._copies = Copies()
+        """The values of the new model by those of the old one, if that is not changed itself."""
         self._lost: list[ir.Value] = []
-        """The values that may have lost their last user."""
+        """The values of the new model that may have lost their last user."""
 
-    def __bool__(self) -> bool:
-        return bool(self.placed or self.rewritten or self.instead or self.moved or self.initializers)
+    @property
+    def _made(self) -> Iterable[NewNode]:
+        """All new nodes."""
+        return chain.from_iterable((*self.placed.values(), self.rewritten.values()))
 
     @property
     def makes_graphs(self) -> bool:
         """True if a new node has graphs in it."""
-        made = chain.from_iterable((*self.placed.values(), self.rewritten.values()))
-        return any(True for new in made for _ in opaque.graphs(new.attributes))
-
-    def copy(self, old: ir.Value) -> ir.Value:
-        """The value in the new model that is written for one of the old model."""
-        return old if self.copies is None else self.copies[old]
-
-    def is_copy(self, old: ir.Value | None, value: Any) -> bool:
-        """True if a value is written for that one of the old model."""
-        return old is not None and value is (old if self.copies is None else self.copies.get(old))
+        return any(True for new in self._made for _ in opaque.graphs(new.attributes))
 
     @cached_property
     def names(self) -> FreeNames:
         """The names that new things may have."""
-        return FreeNames(names_of(self.old.graph, self.nodes) | self.taken)
+        return FreeNames(names_of(self.old.graph) | self.taken)
 
     @cached_property
     def order(self) -> Mapping[ir.Node, int]:
         """The places of the nodes of the old model."""
-        return {node: place for place, node in enumerate(self.nodes)}
+        return {node: place for place, node in enumerate(self.old.graph)}
 
     def place(self, root: ir.Node | None, made: Sequence[NewNode]) -> None:
         """Let new nodes stand in front of one of the model, or at the end."""
@@ -119,103 +114,91 @@ class OnnxChanges:
                 new.root = root
             self.placed.setdefault(root, []).extend(made)
 
-    def rewrite(self, old: ir.Value, new: NewNode) -> ir.Value:
-        """Let a value of the old model be computed by a new node; that value in the new model."""
-        own, root = self.copy(old), old.producer()
+    def rewrite(self, old: ir.Value, new: NewNode) -> None:
+        """Let a value of the old model be computed by a new node."""
+        root = old.producer()
         assert root is not None
-        new.outputs = (own,)
+        new.outputs = (old,)
         self.rewritten[root] = new
-        return own
 
-    def ends(self, results: Sequence[ir.Value]) -> list[int]:
-        """The places of the outputs that are other values now."""
-        return [
-            place for place, (old, new) in enumerate(zip(self.old.graph.outputs, results))
-            if not (self.is_copy(old, new) or self.is_copy(_source_of_alias(old), new))
-        ]  # fmt: skip
-
-    def applied(self, results: Sequence[ir.Value], staying: Iterable[tuple[ir.Node, bool]]) -> ir.Model | None:
+    def applied(self, results: Sequence[ir.Value]) -> ir.Model | None:
         """The old model with the changes, or a copy that has them; ``None`` if there are none.
 
-        ``results`` are the values of the outputs. ``staying`` are the nodes that stay, each with the answer whether all
-        that it uses stays, too.
+        ``results`` are the values of the outputs.
         """
-        self._forget_unused(results)
-        ends, is_sorted = self.ends(results), self._is_sorted()
-        if not (self or ends):
+        ends, is_sorted = self._ends(results), self._is_sorted()
+        if not (self.placed or self.rewritten or self.instead or self.moved or ends):
             return None
-        placed = {root: list(map(self._node, made)) for root, made in self.placed.items()}
-        if self.copies is None:
-            model = self.old
-            self._change(model.graph, placed)
-        else:
-            needed = self._needed(self.copies, ends, staying)
-            rewritten = {root: self._node_like(root, new) for root, new in self.rewritten.items()}
-            model = copied(self.old, self.copies, needed, placed, rewritten)
+        model = self.old if self.in_place else copied(self.old, self._copies)
         graph = model.graph
         for value in self.initializers:
             graph.register_initializer(value)
-        for new in chain.from_iterable((*self.placed.values(), self.rewritten.values())):
+        for root, made in self.placed.items():
+            nodes = list(map(self._node, made))
+            if root is None:
+                graph.extend(nodes)
+            else:
+                graph.insert_before(self._own_node(root), nodes)
+        for node, new in self.rewritten.items():
+            self._rewrite(self._own_node(node), new)
+        for new in self._made:
             if new.domain:
                 model.opset_imports.setdefault(new.domain, 1)
                 for value in new.outputs:
-                    if value.type is None:  # that ONNX does not infer
-                        annotate(value, self.types.get(value), self.name_of)
+                    own = self._own(value)
+                    if own.type is None:  # that ONNX does not infer
+                        annotate(own, self.types.get(value), self.name_of)
         model.functions.update({function.identifier(): function for function in self.functions})
-        for node, values in self.moved.items():
-            self._move(node, values)
+        for node, moved in self.moved.items():
+            self._move(self._own_node(node), {self._own(old): self._own(value) for old, value in moved.items()})
         for old, value in self.instead.items():
-            self.copy(old).replace_all_uses_with(value)
-            self._lost.append(self.copy(old))
+            self._own(old).replace_all_uses_with(self._own(value))
+            self._lost.append(self._own(old))
+        own_results = list(map(self._own, results))
         for place in ends:
-            self._end(graph, place, results)
-        self._clean(graph, chain.from_iterable(placed.values()))
+            self._end(graph, place, own_results)
+        self._clean(graph)
         if not is_sorted:
             graph.sort()
         groups.sweep(model)
         return model
 
-    def _forget_unused(self, results: Sequence[ir.Value]) -> None:
-        """Let initialisers not be added that nothing uses."""
-        if self.initializers:
-            new = chain(self.rewritten.values(), chain.from_iterable(self.placed.values()))
-            used = {*results, *self.instead.values(), *chain.from_iterable([node.used() for node in new])}
-            used.update(chain.from_iterable([moved.values() for moved in self.moved.values()]))
-            self.initializers = [value for value in self.initializers if value in used]
+    def _ends(self, results: Sequence[ir.Value]) -> list[int]:
+        """The places of the outputs that are other values now."""
+        return [
+            place for place, (old, new) in enumerate(zip(self.old.graph.outputs, results))
+            if new is not old and new is not _source_of_alias(old)
+        ]  # fmt: skip
+
+    def _own(self, value: ir.Value) -> ir.Value:
+        """The value of the new model for one of the old model, or for a new one, which is that itself."""
+        return value if self.in_place or value.graph is not self.old.graph else self._copies[value]
+
+    def _own_node(self, node: ir.Node) -> ir.Node:
+        """The node of the new model for one of the old model."""
+        own = node if self.in_place else self._copies[node.outputs[0]].producer()
+        assert own is not None
+        return own
+
+    def _inputs(self, new: NewNode) -> Sequence[ir.Value | None]:
+        """The values of the new model that a new node uses."""
+        return new.inputs if self.in_place else [value and self._own(value) for value in new.inputs]
 
     def _node(self, new: NewNode) -> ir.Node:
         """A node that is to be made, with names and types."""
         name, root = new.op.lower(), new.root
+        self._lost += new.outputs  # of what was made for nothing
         for value in new.outputs:
             value.name = self.names.free(f"{name}_out")
             annotate(value, self.types.get(value), self.name_of)
         return ir.Node(
-            new.domain, new.op, new.inputs, new.attributes, outputs=new.outputs, name=self.names.free(name),
+            new.domain, new.op, self._inputs(new), new.attributes, outputs=new.outputs, name=self.names.free(name),
             metadata_props=None if root is None else props(root),
         )  # fmt: skip
 
-    def _node_like(self, old: ir.Node, new: NewNode) -> ir.Node:
-        """The node that is written in the place of one of the old model, with what is said of that."""
-        made = ir.Node(
-            new.domain, new.op, new.inputs, new.attributes, outputs=new.outputs, name=old.name,
-            doc_string=old.doc_string, metadata_props=props(old),
-        )  # fmt: skip
-        keep_meta(old, made)
-        return made
-
-    def _change(self, graph: ir.Graph, placed: Mapping[ir.Node | None, Sequence[ir.Node]]) -> None:
-        """Let the graph of the old model itself have the new nodes, and values computed in another way."""
-        for root, made in placed.items():
-            if root is None:
-                graph.extend(made)
-            else:
-                graph.insert_before(root, made)
-        for node, new in self.rewritten.items():
-            self._rewrite(node, new)
-
     def _rewrite(self, node: ir.Node, new: NewNode) -> None:
-        """Let a node of the old model compute its value in another way."""
-        before = node.inputs
+        """Let a node compute its value in another way."""
+        before, after = node.inputs, self._inputs(new)
         self._lost += [value for value in before if value is not None]
         node.domain, node.op_type, node.overload, node.version = new.domain, new.op, "", None
         node.device_configurations = ()
@@ -224,45 +207,23 @@ class OnnxChanges:
             node.attributes.clear()
         for attr in new.attributes:
             node.attributes.add(attr)
-        if len(before) != len(new.inputs):
-            node.resize_inputs(len(new.inputs))
-        for place, value in enumerate(new.inputs):
+        if len(before) != len(after):
+            node.resize_inputs(len(after))
+        for place, value in enumerate(after):
             if place >= len(before) or before[place] is not value:
                 node.replace_input_with(place, value)
-
-    def _needed(self, copies: Copies, ends: Sequence[int], staying: Iterable[tuple[ir.Node, bool]]) -> set[ir.Node]:
-        """The nodes of the old model that the new one has: what stays, what that uses, and what nothing ever used."""
-        gone = {*self.rewritten, *(old.producer() for old in self.instead)}
-        kept = [*copies, *(value for place, value in enumerate(self.old.graph.outputs) if place not in ends)]
-        work = [node for value in kept if (node := value.producer()) is not None]
-        needed: set[ir.Node] = set()
-        for node, is_shown in staying:
-            needed.add(node)
-            if not is_shown:
-                work.append(node)
-        work += [node for node in self.nodes if node not in needed and not _is_used(node)]
-        done: set[ir.Node] = set()
-        while work:
-            node = work.pop()
-            if node not in done and node not in gone:
-                done.add(node)
-                moved = self.moved.get(node, ())
-                work += [source for value in _used_by(node.inputs, node.attributes.data.values())
-                         if value not in moved and (source := value.producer()) is not None]  # fmt: skip
-        return needed | done
 
     def _is_sorted(self) -> bool:
         """True if new nodes, and those that will use other values, will stand behind what they use."""
         if self.instead:
             return False
         order = self.order if self.placed or self.moved or self.rewritten else {}
-        copies = {} if self.copies is None else {new: old for old, new in self.copies.items()}
         ranks = {value: (order.get(root, len(order)) - 1, place)  # type: ignore[arg-type]
                  for root, made in self.placed.items() for place, new in enumerate(made)
                  for value in new.outputs}  # fmt: skip
 
         def rank(value: ir.Value) -> tuple[int, int]:
-            producer = copies.get(value, value).producer()
+            producer = value.producer()
             return ranks.get(value, (-1, -1)) if producer is None else (order[producer], -1)
 
         return (
@@ -272,11 +233,8 @@ class OnnxChanges:
                     for made in self.placed.values() for new in made for value in new.used())
         )  # fmt: skip
 
-    def _move(self, old: ir.Node, values: Mapping[ir.Value, ir.Value]) -> None:
-        """Let the node that is written for one of the old model, and the graphs in it, use other values."""
-        node = self.copy(old.outputs[0]).producer()
-        assert node is not None
-        moved = {self.copy(value): new for value, new in values.items()}
+    def _move(self, node: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> None:
+        """Let a node, and the graphs in it, use other values."""
         self._lost += moved
         for place, value in enumerate(node.inputs):
             if value is not None and value in moved:
@@ -301,16 +259,17 @@ class OnnxChanges:
         graph.outputs[place] = new
         self._lost.append(old)
 
-    def _clean(self, graph: ir.Graph, made: Iterable[ir.Node]) -> None:
+    def _clean(self, graph: ir.Graph) -> None:
         """Remove what has lost its last user, and what was made for nothing."""
         dead: dict[ir.Node, None] = {}
         freed: dict[ir.Value, int] = {}
         """How many uses of each value are those of dead nodes."""
 
         def is_used(value: ir.Value) -> bool:
-            return len(value.uses()) > freed.get(value, 0) or value.is_graph_output()
+            uses = value.uses()
+            return bool(uses and len(uses) > freed.get(value, 0)) or value.is_graph_output()
 
-        work = [*self._lost, *self.initializers, *(value for node in made for value in node.outputs)]
+        work = [*self._lost, *self.initializers]
         while work:
             value = work.pop()
             if is_used(value):
@@ -320,15 +279,15 @@ class OnnxChanges:
                 if value.is_initializer() and not value.is_graph_input():
                     del graph.initializers[value.name or ""]
                 continue
-            outputs = node.outputs
+            inputs, outputs, attributes = _PARTS(node)
             if node in dead or opaque.effect_of(node) or (len(outputs) > 1 and any(map(is_used, outputs))):
                 continue
             dead[node] = None
-            for used in node.inputs:
+            for used in inputs:
                 if used is not None:
                     freed[used] = freed.get(used, 0) + 1
                     work.append(used)
-            if node.attributes.data:
+            if attributes:
                 work += _let_go(node)
         for node in dead:
             for place, source in enumerate(node.inputs):
@@ -343,16 +302,6 @@ def _plain(attr: ir.Attr) -> Any:
     if attr.type == ir.AttributeType.TENSOR and not attr.is_ref():
         value = value.dtype, tuple(value.shape), value.tobytes()
     return attr.type, tuple(value) if isinstance(value, list) else value, attr.ref_attr_name
-
-
-def _used_by(inputs: Iterable[ir.Value | None], attributes: Collection[ir.Attr]) -> list[ir.Value]:
-    """The values that a node and the graphs in it use."""
-    used = [value for value in inputs if value is not None]
-    return [*used, *opaque.captured(tuple(opaque.graphs(attributes)))] if attributes else used
-
-
-def _is_used(node: ir.Node) -> bool:
-    return any(value.uses() or value.is_graph_output() for value in node.outputs)
 
 
 def _let_go(node: ir.Node) -> Sequence[ir.Value]:
@@ -370,9 +319,9 @@ def detach(node: ir.Node) -> None:
             node.replace_input_with(place, None)
 
 
-def names_of(graph: ir.Graph, nodes: Iterable[ir.Node] | None = None) -> set[Any]:
-    """All names of values and nodes, those of inner graphs included; ``nodes`` are those of the graph."""
-    nodes = tuple(graph) if nodes is None else nodes
+def names_of(graph: ir.Graph) -> set[Any]:
+    """All names of values and nodes, those of inner graphs included."""
+    nodes = tuple(graph)
     found: set[Any] = {value.name for value in (*graph.inputs, *graph.initializers.values())}
     found.update(map(_NAME, nodes), map(_NAME, chain.from_iterable(map(_OUTPUTS, nodes))))
     return found.union(*[names_of(body) for node in nodes if node.attributes.data for body in opaque.bodies(node)])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import onnx_ir as ir
 
-from gsl.graph import Dim, SymDim, TensorType, Type
+from gsl.front.onnx.spellings import OnnxScope
+from gsl.graph import Dim, SymDim, TensorType
 
 OnnxDims = tuple[Dim, ...]
 
@@ -19,19 +20,9 @@ _SAME: Final = frozenset(("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
 """Operators that leave the integers of a tensor of at most one axis as they are."""
 
 
-class KnownSizes(Protocol):
-    """The facts about the values of a graph from which shapes follow."""
-
-    def type_of(self, value: Any) -> Type | None: ...
-
-    def constant(self, value: Any) -> Any: ...
-
-    def sizes(self, value: Any) -> OnnxDims | None: ...
-
-
-def sizes_of(node: ir.Node | None, known: KnownSizes) -> OnnxDims | None:
+def sizes_of(node: ir.Node | None, known: OnnxScope) -> OnnxDims | None:
     """The integers that a node computes from sizes; ``None`` if they do not follow."""
-    if node is None or node.domain not in ("", "ai.onnx") or not node.inputs:
+    if node is None or node.domain or not node.inputs:
         return None
     if node.op_type == "Shape":
         type = known.type_of(node.inputs[0])
@@ -60,7 +51,7 @@ def sizes_of(node: ir.Node | None, known: KnownSizes) -> OnnxDims | None:
     return None
 
 
-def _slice(node: ir.Node, known: KnownSizes) -> OnnxDims | None:
+def _slice(node: ir.Node, known: OnnxScope) -> OnnxDims | None:
     """A part of a list of sizes."""
     own, *bounds = [known.sizes(value) for value in node.inputs]
     numbers = [bound[0] for bound in bounds if bound is not None and len(bound) == 1 and isinstance(bound[0], int)]

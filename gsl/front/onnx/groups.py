@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.onnx.types import annotate
+from gsl.front.onnx.types import NameOf, annotate
 from gsl.graph import Node, Type
 from gsl.graph.subgraph import Subgraph
 
@@ -17,9 +17,6 @@ DOMAIN: Final = "gsl.groups"
 """The domain of the functions that are groups."""
 _NAME: Final = "gsl.name"
 _ATTRIBUTES: Final = "gsl.attributes"
-
-NameOf = Callable[[Any], str | None]
-"""A function that tells the names of symbolic sizes."""
 
 
 def label_of(function: ir.Function | None) -> tuple[str, Mapping[str, Any]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,9 +14,9 @@ from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.core.infer import dtype_of_number
 from gsl.front.onnx import opaque
-from gsl.front.onnx.copying import copied
+from gsl.front.onnx.copying import beside, copied
 from gsl.front.onnx.run import session
-from gsl.front.onnx.types import DTYPES, annotate, array_to_torch, number, to_onnx
+from gsl.front.onnx.types import DTYPES, NameOf, annotate, array_to_torch, number, to_onnx
 from gsl.graph import Node, Op, SymDim, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.types import unknown_size
@@ -114,7 +114,7 @@ def is_known(model: ir.Model, op: OnnxOp) -> bool:
 
 def _alone(
     model: ir.Model, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any], outputs: int,
-    name_of: Callable[[SymDim], str | None] = lambda size: None,
+    name_of: NameOf = lambda size: None,
 ) -> ir.Model:  # fmt: skip
     """A model of one call, on inputs of the types of the operands, with names for symbolic sizes; numbers and literals
     are initialisers."""
@@ -134,8 +134,7 @@ def _alone(
         value.name = f"y{place}"
     graph = ir.Graph(fed, node.outputs, nodes=[node], initializers=written, name="call",
                      opset_imports=dict(model.opset_imports))  # fmt: skip
-    functions = [function.clone() for function in model.functions.values()]
-    return ir.Model(graph, ir_version=model.ir_version or 10, functions=functions)
+    return beside(model, graph)
 
 
 def evaluate(model: ir.Model, node: Node, operands: Sequence[Any]) -> Any:

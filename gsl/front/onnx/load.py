@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -16,6 +15,7 @@ from gsl.front.core.infer import refined, shortest
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
+from gsl.front.onnx.copying import quick
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.files import check_version, checked
 from gsl.front.onnx.infer import declared_types, infer, inferred
@@ -42,8 +42,9 @@ _PLAIN: Final = frozenset((
 ))  # fmt: skip
 
 
-_NAME: Final = attrgetter("name")
-_PARTS: Final = attrgetter("inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
+_NAME: Final = quick(ir.Value, "name")
+_DECLARED: Final = quick(ir.Value, "name", "type", "shape")
+_PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 
 
 class OnnxLeaf(NativeLeaf):
@@ -212,7 +213,7 @@ class OnnxLoader(Loader):
         if not self.expand(tree, canon, native):
             return False
         *_, root = tree.nodes
-        known = self._result(call.node)
+        known = self._native_type(call.node.outputs[0])
         if root.type is None or any(node.type is None for node in tree.nodes):
             return False
         if known is not None and native is not call.node:
@@ -235,9 +236,6 @@ class OnnxLoader(Loader):
         root.name = name
         return True
 
-    def _result(self, node: ir.Node) -> Type | None:
-        return self._native_type(node.outputs[0])
-
     # ------------------------------------------------------------ nodes that are read alike
 
     def _load_all(self, nodes: Sequence[ir.Node]) -> None:
@@ -251,8 +249,9 @@ class OnnxLoader(Loader):
                 self._load(node, None)
                 continue
             (native,) = outputs
-            note(name := native.name)
-            type, shape, known = native.type, native.shape, None
+            name, type, shape = _DECLARED(native)
+            note(name)
+            known = None
             if type.__class__ is ir.TensorType and shape is not None:
                 known = types.get((id(type.dtype), shape.dims))
             key: Any = op, domain, overload, id(self._native_type(native) if known is None else known)

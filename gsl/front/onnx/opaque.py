@@ -9,20 +9,18 @@ import onnx_ir as ir
 
 from gsl.errors import FrontEndError
 from gsl.front.core.opaque import decoded, positional
-from gsl.front.onnx.types import const_tensor
+from gsl.front.onnx.types import const_tensor, value_of
 from gsl.graph import Effect, op_name
 from gsl.spec.natives import OnnxOp
 
 _RANDOM: Final = frozenset((
     "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli",
 ))  # fmt: skip
-_DEFAULT_DOMAINS: Final = ("", "ai.onnx")
-_SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
 
 
 def target_of(node: ir.Node) -> OnnxOp:
     """The operator of a node."""
-    return OnnxOp(node.op_type, "" if node.domain in _DEFAULT_DOMAINS else node.domain, node.overload)
+    return OnnxOp(node.op_type, node.domain, node.overload)
 
 
 def target_named(name: str) -> OnnxOp:
@@ -38,14 +36,8 @@ def target_named(name: str) -> OnnxOp:
 
 def attributes(node: ir.Node) -> dict[str, Any]:
     """The attributes of a node as Python values; ``arg1=None`` for an operand that is left out before others."""
-    found = {name: _python(attr) for name, attr in node.attributes.items()}
+    found = {name: attr if attr.is_ref() else value_of(attr) for name, attr in node.attributes.items()}
     return {**found, **{f"arg{place}": None for place, value in enumerate(node.inputs) if value is None}}
-
-
-def _python(attr: ir.Attr) -> Any:
-    if attr.is_ref():
-        return attr
-    return tuple(attr.value) if attr.type in _SEQUENCES else attr.value
 
 
 def bodies(node: ir.Node) -> Iterable[ir.Graph]:
@@ -96,8 +88,9 @@ def effect_of(node: ir.Node) -> Effect | None:
 
 def _draws(node: ir.Node) -> bool:
     """True for a node that draws random numbers; a dropout is one if it may drop something."""
-    if node.op_type != "Dropout" or len(node.inputs) < 3 or (training := node.inputs[2]) is None:
-        return node.op_type in _RANDOM
+    op = node.op_type
+    if op != "Dropout" or len(node.inputs) < 3 or (training := node.inputs[2]) is None:
+        return op in _RANDOM
     tensor = None if training.is_graph_input() else const_tensor(training)
     return tensor is None or bool(tensor.numpy().any())
 

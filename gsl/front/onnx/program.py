@@ -79,7 +79,7 @@ class OnnxProgram(Extended):
 
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        new = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset()).store()
+        new = OnnxStorer(graph, self._model, self._name_of, self._taken or frozenset()).store()
         return self if new is None else self._with(new)
 
     def _with(self, model: ir.Model) -> OnnxProgram:
@@ -92,7 +92,7 @@ class OnnxProgram(Extended):
 
     def changed_by(self, graph: Graph) -> bool:
         """The same; True if that changes the model."""
-        storer = OnnxStorer(graph, self._model, lambda: self._symbols, self._taken or frozenset(), in_place=True)
+        storer = OnnxStorer(graph, self._model, self._name_of, self._taken or frozenset(), in_place=True)
         if storer.store() is None:
             return False
         self._is_flat = self._is_flat and not storer.changes.makes_graphs
@@ -117,6 +117,10 @@ class OnnxProgram(Extended):
         if self._taken is None:
             new = with_functions(new, changed, in_place=in_place)
         return self if new is self._model else self._with(new)
+
+    def _name_of(self, size: Any) -> str | None:
+        """The name of a symbolic size."""
+        return self._symbols.get(size)
 
     @cached_property
     def _symbols(self) -> Mapping[Any, str]:

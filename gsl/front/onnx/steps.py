@@ -15,6 +15,7 @@ from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
 from gsl.front.core.handle import handle_of
 from gsl.front.onnx import opaque, run
+from gsl.front.onnx.copying import Copies, beside, copied_node
 from gsl.front.onnx.load import OnnxLoader, is_alias, is_constant
 from gsl.front.onnx.types import annotate, const_tensor
 from gsl.graph import Graph, Node, SymDim, TensorType, Type
@@ -64,32 +65,18 @@ class OnnxSteps:
 
     def _region(self, nodes: Sequence[ir.Node]) -> ir.Model:
         """A model of these nodes alone: values from elsewhere are inputs, and weights are weights."""
-        made: dict[ir.Value, ir.Value] = {}
-        weights = []
-        for value in dict.fromkeys(value for node in nodes for value in node.inputs):
-            if value is None or value.producer() in nodes:
-                continue
-            made[value] = ir.Value(name=value.name)
-            annotate(made[value], self._type(value))
-            tensor = self._weight(value)
-            if tensor is not None:
-                made[value].const_value = tensor
-                weights.append(made[value])
-        inputs = [value for value in made.values() if value.const_value is None]
-        copies = []
-        for node in nodes:
-            outputs = [ir.Value(name=value.name) for value in node.outputs]
-            taken = [None if value is None else made[value] for value in node.inputs]
-            copies.append(ir.Node(node.domain, node.op_type, taken, list(node.attributes.values()),
-                                  overload=node.overload, outputs=outputs))  # fmt: skip
-            made.update(zip(node.outputs, outputs))
-        ends = [value for node in nodes for value in node.outputs if self._is_end(value, nodes)]
-        for value in ends:
-            annotate(made[value], self._type(value))
-        graph = ir.Graph(inputs, [made[value] for value in ends], nodes=copies, initializers=weights, name="alone",
+        made = Copies()
+        copies = [copied_node(node, made) for node in nodes]
+        for old, new in made.items():
+            annotate(new, self._type(old))
+            new.const_value = self._weight(old) if new.producer() is None else None
+        around = [value for value in made.values() if value.producer() is None]
+        inputs = [value for value in around if value.const_value is None]
+        weights = [value for value in around if value.const_value is not None]
+        ends = [made[value] for node in nodes for value in node.outputs if self._is_end(value, nodes)]
+        graph = ir.Graph(inputs, ends, nodes=copies, initializers=weights, name="alone",
                          opset_imports=dict(self.model.graph.opset_imports))  # fmt: skip
-        functions = [function.clone() for function in self.model.functions.values()]
-        return ir.Model(graph, ir_version=self.model.ir_version or 10, functions=functions)
+        return beside(self.model, graph)
 
     def _is_end(self, value: ir.Value, nodes: Sequence[ir.Node]) -> bool:
         """True if something else than these nodes uses a value."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, Final
 
@@ -12,11 +11,12 @@ import torch
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, Single, handle_of, intact, is_literal, origins
+from gsl.front.core.infer import type_of_literal
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.load import OnnxLeaf
-from gsl.front.onnx.types import OnnxTypes, annotate, const_tensor, is_equal, number, to_onnx
+from gsl.front.onnx.types import NameOf, OnnxTypes, annotate, const_tensor, is_equal, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
@@ -26,49 +26,22 @@ LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
 
 
-class _Target:
-    """What writers ask of both: the types of values, and numbers."""
-
-    def __init__(self, model: ir.Model) -> None:
-        self.opset = model.opset_imports.get("", 0)
-        self._types: dict[ir.Value, Type | None] = {}
-
-    def type_of(self, value: Any) -> Type | None:
-        """The type of a value."""
-        return self._types.get(value)
-
-    def note(self, value: ir.Value, type: Type | None) -> None:
-        """Note the type of a new value."""
-        self._types[value] = type
-
-    def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
-        """A number as a tensor."""
-        return self.tensor(number(value, dtype))
-
-    @abstractmethod
-    def tensor(self, tensor: Any) -> ir.Value:
-        """A small tensor."""
-
-
-class OnnxStorer(_Target, Storer):
+class OnnxStorer(spellings.OnnxTarget, Storer):
     """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
 
     A new call takes the place of the value that it replaces: its node computes that value, under its name, for the same
-    users. First it is found what has to be made; then the model is copied without what has died, or changed, which
-    can't fail.
+    users. First it is found what has to be made, in words of the old model; then that, or a copy of it, is changed,
+    which can't fail.
     """
 
     framework = "ONNX"
 
     def __init__(
-        self, graph: Graph, model: ir.Model, symbols: Callable[[], Mapping[Any, str]], taken: Set[str] = frozenset(), *,
-        in_place: bool = False,
+        self, graph: Graph, model: ir.Model, name_of: NameOf, taken: Set[str] = frozenset(), *, in_place: bool = False
     ) -> None:
-        _Target.__init__(self, model)
+        spellings.OnnxTarget.__init__(self, model.opset_imports.get("", 0))
         Storer.__init__(self, graph)
         self.old = model
-        self.symbols = symbols
-        """A function that gives the names of the symbolic sizes."""
         self._literals: dict[Any, ir.Value] = {}
         self._sizes: dict[Any, ir.Value] = {}
         self._made: list[NewNode] = []
@@ -81,7 +54,7 @@ class OnnxStorer(_Target, Storer):
         """The view nodes that stay what they are in the old model, with that."""
         self._others: list[Node] = []
         """The calls that do not, and those that get other arguments."""
-        self.changes = OnnxChanges(model, self._types, lambda size: symbols().get(size), taken, in_place=in_place)
+        self.changes = OnnxChanges(model, self._types, name_of, taken, in_place=in_place)
 
     def store(self) -> ir.Model | None:
         """The model; ``None`` if nothing has changed. FrontEndError if it can't be made; the model is then as it
@@ -93,7 +66,7 @@ class OnnxStorer(_Target, Storer):
         self.keep_intact()
         self.store_nodes(self._others)
         results = list(map(self.value, self.graph.outputs))
-        return self.changes.applied(results, self._staying())
+        return self.changes.applied(results)
 
     # ------------------------------------------------------------ what is kept
 
@@ -106,10 +79,8 @@ class OnnxStorer(_Target, Storer):
         for node in self.graph.nodes:
             own = node.native
             if own.__class__ is Single:
-                for source, operand in zip(own.sources, (*node.operands, *node.deps) if node.deps else node.operands):
-                    if same.get(operand) is not source:
-                        break
-                else:  # as nearly always
+                used = (*node.operands, *node.deps) if node.deps else node.operands
+                if tuple(map(same.get, used)) == own.sources:  # as nearly always
                     same[node] = own.native
                     continue
             elif own.__class__ is OnnxLeaf:
@@ -188,7 +159,7 @@ class OnnxStorer(_Target, Storer):
         own = self._all_own(node, native)
         moved: dict[ir.Value, ir.Value] = {}
         for source, view in self.kept[reading].items():
-            if isinstance(source, ir.Value) and not self.changes.is_copy(source, value := self.value(view)):
+            if isinstance(source, ir.Value) and source is not (value := self.value(view)):
                 moved[source] = value
         if moved:
             root = _node_of(native)
@@ -213,8 +184,7 @@ class OnnxStorer(_Target, Storer):
 
     def _again(self, old: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> ir.Value:
         """A node of the model once more, with other inputs."""
-        copy = self.changes.copy
-        inputs = [None if value is None else moved[value] if value in moved else copy(value) for value in old.inputs]
+        inputs = [None if value is None else moved.get(value, value) for value in old.inputs]
         (value,) = self.node(old.op_type, inputs, list(old.attributes.values()), domain=old.domain)
         value.type, value.shape = old.outputs[0].type, old.outputs[0].shape
         self._place(old)
@@ -224,7 +194,7 @@ class OnnxStorer(_Target, Storer):
         """The value in the model that is written for that of a node. FrontEndError for one of another model."""
         if old.graph is not self.old.graph:
             raise foreign(node, self.framework)
-        return self.changes.copy(old)
+        return old
 
     def _known(self, node: Node, value: Any) -> Any:
         """The value of a node, whose type is noted."""
@@ -260,8 +230,8 @@ class OnnxStorer(_Target, Storer):
 
     def _take_place(self, old: ir.Value, value: ir.Value) -> ir.Value:
         """Let a value that was written stand in the place of one of the old model: what is used there."""
-        if self.changes.is_copy(old, value) or self._is_written(old, value):
-            return self.changes.copy(old)
+        if value is old or self._is_written(old, value):
+            return old
         if not self._made or value not in self._made[-1].outputs:  # it is computed elsewhere, too
             if not old.is_graph_output():
                 self.changes.instead[old] = value
@@ -279,8 +249,7 @@ class OnnxStorer(_Target, Storer):
         if len(made) < len(self._made) or not self._is_alike(old, value, made, found) or found.keys() != made.keys():
             return False
         self._made = []
-        self._sizes = {symbol: self.changes.copy(found[size]) if size in found else size
-                       for symbol, size in self._sizes.items()}  # fmt: skip
+        self._sizes = {symbol: found.get(size, size) for symbol, size in self._sizes.items()}
         return True
 
     def _is_alike(
@@ -289,8 +258,8 @@ class OnnxStorer(_Target, Storer):
     ) -> bool:  # fmt: skip
         """True if a value of the old model is computed as one that was written, and stays so; ``found`` gets the old
         values by the new ones."""
-        if old is None or value is None or self.changes.is_copy(old, value):
-            return old is value or (old is not None and value is not None)
+        if old is None or value is None or old is value:
+            return old is value
         new, node = made.get(value), old.producer()
         if new is None:
             return value in self.changes.initializers and not old.is_graph_input() and is_equal(
@@ -309,9 +278,9 @@ class OnnxStorer(_Target, Storer):
 
     def _rewrite(self, old: ir.Value, new: NewNode, type: Type | None) -> ir.Value:
         """Let a value of the old model be computed by a new node, of the old type if none is known."""
-        own = self.changes.rewrite(old, new)
-        self.note(own, type or self.type_of(old))
-        return own
+        self.changes.rewrite(old, new)
+        self.note(old, type or self.type_of(old))
+        return old
 
     def _written(self, node: Node) -> Any:
         op: Any = node.op
@@ -353,7 +322,7 @@ class OnnxStorer(_Target, Storer):
                 annotate(inputs[-1], part.type, self.changes.name_of)
                 part.native = OnnxLeaf(inputs[-1])
         model = groups.draft(self.old, inputs, [output.type for output in view.outputs], self.changes.name_of)
-        OnnxStorer(view, model, self.symbols, in_place=True).store()
+        OnnxStorer(view, model, self.changes.name_of, in_place=True).store()
         function = groups.function_of(model, self._function_names.free(group.name), node)
         self.changes.functions += [*model.functions.values(), function]
         return self._call(node, OnnxOp(function.name, function.domain), list(map(self.value, node.operands)), ())
@@ -417,7 +386,7 @@ class OnnxStorer(_Target, Storer):
         name = self.changes.names.free(wanted)
         native = to_onnx(tensor, name)
         value = ir.Value(name=name, type=ir.TensorType(native.dtype), shape=native.shape, const_value=native)
-        self._types[value] = TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+        self._types[value] = type_of_literal(tensor)
         self.changes.initializers.append(value)
         return value
 
@@ -439,21 +408,12 @@ class OnnxStorer(_Target, Storer):
         made, self._made = self._made, []
         self.changes.place(root, made)
 
-    def _staying(self) -> Iterator[tuple[ir.Node, bool]]:
-        """The nodes of the old model that stay, each with the answer whether all that it uses stays, too."""
-        for view, native in self._same.items():
-            root = _node_of(native)
-            if root is not None and (view.users or view in self.outputs or view.native.__class__ is not OnnxLeaf):
-                own = view.native
-                shown = own.__class__ is Single and all(map(own.sources.__contains__, root.inputs))
-                yield root, shown and not root.attributes.data  # else it may use what the view does not show
 
-
-class OnnxDraft(_Target):
+class OnnxDraft(spellings.OnnxTarget):
     """A model into which nothing is written: it tells whether a call can be."""
 
     def __init__(self, model: ir.Model) -> None:
-        super().__init__(model)
+        super().__init__(model.opset_imports.get("", 0))
         self._inputs = model.graph.inputs
 
     def try_call(self, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
@@ -482,7 +442,7 @@ class OnnxDraft(_Target):
         return [ir.Value() for _ in range(outputs)]
 
     def tensor(self, tensor: Any) -> ir.Value:
-        return self._value(TensorType(tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")))
+        return self._value(type_of_literal(tensor))
 
     def size(self, symbol: Any) -> ir.Value | None:
         types = OnnxTypes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -25,6 +26,8 @@ DTYPES: Final[Mapping[ir.DataType, str]] = {
 """The dtypes that the view has. Strings and numbers of less than a byte are not among them."""
 NAMES: Final[Mapping[str, ir.DataType]] = {name: dtype for dtype, name in DTYPES.items()}
 FLOATS: Final = frozenset(("float16", "bfloat16", "float32", "float64"))
+_UNKNOWN: Final = re.compile(r"unknown_\d+_*")
+"""Names like those that sizes without a name have in the view: in a model, they stand for other sizes."""
 
 
 def onnx_dtype(name: str) -> ir.DataType:
@@ -81,7 +84,7 @@ class OnnxTypes:
             self._unknown += 1
             return _symbol(f"unknown_{self._unknown}")
         if name not in self.symbols:
-            self.symbols[name] = _symbol(name)
+            self.symbols[name] = _symbol(f"{name}_" if _UNKNOWN.fullmatch(name) else name)
         return self.symbols[name]
 
 
@@ -92,14 +95,26 @@ def _symbol(name: str) -> SymDim:
     return SymDim(sympy.Symbol(name, integer=True, nonnegative=True))
 
 
-def annotate(value: ir.Value, type: Type | None, name_of: Callable[[Any], str | None] = lambda size: None) -> None:
+NameOf = Callable[[Any], str | None]
+"""A function that tells the names that symbolic sizes have in a model, ``None`` for others."""
+
+
+def annotate(value: ir.Value, type: Type | None, name_of: NameOf = lambda size: None) -> None:
     """Note the type of a new value. ``name_of`` tells the names of symbolic sizes; the others stay unknown."""
     if isinstance(type, TensorType) and type.dtype in NAMES:
         value.type = ir.TensorType(NAMES[type.dtype])
         value.shape = ir.Shape([name_of(size) if isinstance(size, SymDim) else size for size in type.shape])
 
 
-# ---------------------------------------------------------------- tensors
+# ---------------------------------------------------------------- attributes and tensors
+
+
+_SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
+
+
+def value_of(attr: ir.Attr) -> Any:
+    """An attribute as a Python value."""
+    return tuple(attr.value) if attr.type in _SEQUENCES else attr.value
 
 
 def const_tensor(value: ir.Value) -> Any:

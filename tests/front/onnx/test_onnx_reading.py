@@ -174,3 +174,13 @@ def test_the_type_of_a_new_call_that_nobody_knows() -> None:
     rule = Subst(op.ReLU(op.ReLU(x)), pat.Call("my.domain::Twice", x), name="twice")
     with pytest.warns(UntypedWarning, match=r"the type of my.domain::Twice does not follow .* that of %y, float32"):
         assert rule(workload("a = Relu(x) y = Relu(a)")).trace.count() == 1
+
+
+@pytest.mark.parametrize("name", ["n", "unknown_1", "unknown_1_"])
+def test_a_size_without_a_name_is_no_other_one(name: str) -> None:
+    """Sizes without names have some in the view, which a model may have for others."""
+    X, Y = pat.Wildcard(), pat.Wildcard()
+    of_equal_shapes = Subst(X * Y, X + Y, where=X.shape == Y.shape, name="sum")
+    for other, fired in {name: 1, "?": 0}.items():
+        wl = workload("y = Mul(x, z)", f"float[{name},3] x, float[{other},3] z", "float[?,?] y")
+        assert len(of_equal_shapes(wl).trace.firings) == fired

@@ -38,7 +38,7 @@ def read(call: OnnxCall, places: Sequence[int]) -> Canon | None:
     A node of several outputs is read as a call that has a tuple of them.
     """
     node = call.node
-    if node.domain not in ("", "ai.onnx") or node.overload:
+    if node.domain or node.overload:
         return None
     several = {"Split": shape.read_split}
     reader = (READERS if list(places) == [0] else several).get(node.op_type)
@@ -74,4 +74,5 @@ def takes_bias(layer: Node, bias: Node) -> bool:
     return bool(layout.index("C") == bias.attrs["axis"])
 
 
-__all__ = ["MISSING", "READERS", "WRITERS", "OnnxCall", "OnnxScope", "OnnxUnread", "read", "takes_bias", "write"]
+__all__ = ["MISSING", "READERS", "WRITERS", "OnnxCall", "OnnxScope", "OnnxTarget", "OnnxUnread", "read",
+           "takes_bias", "write"]  # fmt: skip

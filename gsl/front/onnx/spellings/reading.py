@@ -9,10 +9,10 @@ from typing import Any, Final, Protocol
 import onnx_ir as ir
 
 from gsl.front.core.infer import number_of, shortest
+from gsl.front.onnx.types import value_of
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import Dim, TensorType, Type
 
-_SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
 SMALL: Final = 128
 """The number of bytes up to which a literal is part of what tells readings apart."""
 
@@ -69,9 +69,7 @@ class OnnxCall:
         if found is None:
             return default
         unread_unless(not found.is_ref())
-        if found.type == ir.AttributeType.FLOAT:
-            return shortest(found.value)
-        return tuple(found.value) if found.type in _SEQUENCES else found.value
+        return shortest(found.value) if found.type == ir.AttributeType.FLOAT else value_of(found)
 
     def has(self, place: int) -> bool:
         """True if an operand is given."""
@@ -168,7 +166,7 @@ class OnnxCall:
     def is_made_by(self, value: Any, *ops: str) -> bool:
         """True if a node of one of these operators of ONNX makes a value."""
         node = value.producer()
-        return node is not None and node.op_type in ops and node.domain in ("", "ai.onnx")
+        return node is not None and node.op_type in ops and not node.domain
 
 
 def plain_number(array: Any) -> Any:
@@ -188,15 +186,17 @@ def same(
 ) -> OnnxLift:
     """The reader of a node whose operands are those of a canonical call.
 
-    ``attrs`` names its attributes, ``fixed`` has others, and those that it has where the node leaves them out. ``only``
-    has the one value that an attribute of the node may have, which it has where it is left out.
+    ``attrs`` names its attributes, ``fixed`` has others, and those that it has where the node leaves them out: a flag
+    there is a number in ONNX. ``only`` has the one value that an attribute of the node may have, which it has where it
+    is left out.
     """
 
     def read(r: OnnxCall) -> Canon:
         for name, value in only.items():
             unread_unless(r.attr(name, value) == value)
         given = {own: r.attr(theirs) for own, theirs in attrs.items() if theirs in r.node.attributes}
-        return Canon(op, r.inputs, {**fixed, **given})
+        flags = {own: bool(value) for own, value in given.items() if isinstance(fixed.get(own), bool)}
+        return Canon(op, r.inputs, {**fixed, **given, **flags})
 
     return read
 

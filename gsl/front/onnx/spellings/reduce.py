@@ -6,7 +6,7 @@ import math
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, index_of_several
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, unread_unless
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, axes_of, same, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
 from gsl.graph import TensorType
@@ -64,14 +64,6 @@ def _index(name: str) -> Lower:
     return write
 
 
-def _read_index(op: str) -> OnnxLift:
-    def read(r: OnnxCall) -> Canon:
-        unread_unless(not r.attr("select_last_index", 0))
-        return Canon(op, (r.x,), {"axis": r.attr("axis", 0), "keepdims": bool(r.attr("keepdims", 1))})
-
-    return read
-
-
 def _read_reduction(op: str, before: str = "", after: str = "") -> OnnxLift:
     """The reader of a reduction of what an operator makes of the data, of which another one makes the result."""
 
@@ -112,6 +104,7 @@ ROWS: Final = (
     row("all", "", _all_any("min")),
     row("any", "", _all_any("max")),
     row("variance", "", _spread),
-    *(row(name.lower(), name, _index(name), _read_index(name.lower())) for name in ("ArgMax", "ArgMin")),
+    *(row(name.lower(), name, _index(name), same(name.lower(), {"axis": 0, "keepdims": True},
+          {"select_last_index": 0}, axis="axis", keepdims="keepdims")) for name in ("ArgMax", "ArgMin")),
     row("cumsum", "CumSum", _cumsum, _read_cumsum),
-)
+)  # fmt: skip

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import onnx
 import onnx_ir as ir
 import torch
 
-from gsl.front.core.lower import Lower, Lowering, LoweringTarget
+from gsl.front.core.lower import Lower, Lowering
 from gsl.front.onnx.spellings.reading import OnnxLift, same
-from gsl.front.onnx.types import NAMES, onnx_dtype, to_onnx
+from gsl.front.onnx.types import NAMES, number, onnx_dtype, to_onnx
 from gsl.graph import Dim, SymDim, TensorType, Type
 from gsl.spec.normalise import is_number, spatial
 
 
-class OnnxTarget(LoweringTarget, Protocol):
+class OnnxTarget(ABC):
     """The model into which calls are written."""
 
-    opset: int
+    def __init__(self, opset: int) -> None:
+        self.opset = opset
+        """The version of ONNX's operators that it uses."""
+        self._types: dict[ir.Value, Type | None] = {}
 
-    def note(self, value: Any, type: Type | None) -> None: ...
+    def type_of(self, value: Any, /) -> Type | None:
+        """The type of a value."""
+        return self._types.get(value)
 
+    def note(self, value: ir.Value, type: Type | None) -> None:
+        """Note the type of a new value."""
+        self._types[value] = type
+
+    def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
+        """A number as a tensor."""
+        return self.tensor(number(value, dtype))
+
+    @abstractmethod
     def node(
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
-    ) -> Sequence[Any]: ...
+    ) -> Sequence[ir.Value]:
+        """The outputs of a new node."""
 
-    def literal(self, value: bool | int | float, dtype: str) -> Any: ...
+    @abstractmethod
+    def tensor(self, tensor: Any) -> ir.Value:
+        """A small tensor."""
 
-    def tensor(self, tensor: Any) -> Any: ...
-
-    def size(self, symbol: Any) -> Any: ...
+    @abstractmethod
+    def size(self, symbol: Any) -> ir.Value | None:
+        """A tensor of one element with a symbolic size; ``None`` if no input of the model has it."""
 
 
 class OnnxLowering(Lowering[OnnxTarget]):
