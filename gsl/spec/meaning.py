@@ -358,8 +358,10 @@ def _on_ones(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, An
     import torch
 
     tensors = list(_tensors(operands))
-    size = sum(math.prod(each.shape) for each in tensors)  # type: ignore[misc]
-    if size > _MOST_ELEMENTS or not all(getattr(torch, each.dtype).is_floating_point for each in tensors):
+    shapes: list[Any] = [each.shape for each in tensors]
+    if sum(map(math.prod, shapes)) > _MOST_ELEMENTS:
+        return None
+    if not all(getattr(torch, each.dtype).is_floating_point for each in tensors):
         return None
     try:
         return _type_by_run(torch.device("cpu"), lambda value: value, spec, operands, attrs, torch.ones)
