@@ -111,7 +111,7 @@ class FxWriter:
 
         ``None`` if some are not in the graph, or lie otherwise in memory.
         """
-        changed, moved = False, self.fakes.moved
+        args, kwargs, changed, moved = node.args, node.kwargs, False, self.fakes.moved
         for operand in node._input_nodes:
             found = new.get(operand)
             if found is None or found in moved:
@@ -119,10 +119,8 @@ class FxWriter:
             changed = changed or found is not operand
         if changed:
             replace: Any = new.__getitem__
-            args, kwargs = fx.node.map_arg(node.args, replace), fx.node.map_arg(node.kwargs, replace)
-            result = self.builder.keep(node, node.target, args, kwargs)
-        else:
-            result = self.builder.stay(node)
+            args, kwargs = fx.node.map_arg(args, replace), fx.node.map_arg(kwargs, replace)
+        result = self.builder.keep(node, node.target, args, kwargs)
         self._kept(node, result)
         return result
 

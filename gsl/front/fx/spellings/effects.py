@@ -124,17 +124,17 @@ _RANDOM_FLAGS: Final = ("training", "train")
 
 def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """True if the call draws from a random generator."""
-    named = {name: value for name, (_, value) in _named(target, args, kwargs).items()}
     name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
     if isinstance(target, OpOverload):
         name = target._opname
-        seeded = torch.Tag.nondeterministic_seeded in target.tags or "generator" in named
+        seeded = torch.Tag.nondeterministic_seeded in target.tags or "generator" in dict(_parameters(target))
         if not seeded and "dropout" not in name and "attention" not in name:
             return False
     elif name in _RANDOM_FUNCTIONS:
         return True
     elif isinstance(target, str) or not ("dropout" in name or "rrelu" in name or "attention" in name):
         return False
+    named = {name: value for name, (_, value) in _named(target, args, kwargs).items()}
     if "attention" in name:
         if "dropout_p" not in named:
             return "dropout_p" not in dict(_parameters(target))
