@@ -22,7 +22,7 @@ from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.groups import write_group
 from gsl.front.fx.handle import RULE, native_index, native_of
 from gsl.front.fx.opaque import native_call
-from gsl.front.fx.parameters import FxParameterStore, as_tensor
+from gsl.front.fx.parameters import FxParameterStore, from_numpy
 from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
@@ -251,7 +251,7 @@ class FxWriter:
 
     def tensor(self, node: Node) -> Any:
         """The tensor of a new weight or literal, where it belongs."""
-        value = as_tensor(node.attrs["value"])
+        value = from_numpy(node.attrs["value"])
         return value if is_placed(node) else self.devices.place(value, node)
 
     def create(
