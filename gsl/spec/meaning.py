@@ -302,8 +302,10 @@ def _infer(call: CallKey) -> Type | ValueError:
 
 def _only_compares_sizes(spec: OpSpec) -> bool:
     """True for an operator that computes element by element: to it, sizes only matter by which are equal, which one,
-    and which none."""
-    return Trait.ELEMENT_WISE in spec.traits or spec.name == "nn.bias_add"
+    and which none. An attribute of a user's operator may be a size, too."""
+    if spec.name == "nn.bias_add":
+        return True
+    return Trait.ELEMENT_WISE in spec.traits and (type(spec) is OpSpec or not spec.attrs)
 
 
 def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, Any]] | None:
