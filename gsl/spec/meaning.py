@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
@@ -14,6 +15,9 @@ from gsl.graph.types import SymDim, TensorType, TupleType, Type, dim
 from gsl.spec.normalise import is_number
 from gsl.spec.spec import OpSpec, Trait, Types
 
+_MOST_ELEMENTS: Final = 4096
+"""The most elements of the operands of a run with data."""
+
 _LARGE: Final = 1_000_000
 _SMALL: Final = 2
 """The sizes of symbols when torch has to compare are the primes after these, which rarely equal anything else."""
@@ -21,23 +25,25 @@ _SMALL: Final = 2
 
 def has_symbols(value: Any) -> bool:
     """True if a symbolic size occurs in a value: a type, an attribute, or a collection of them."""
-    return next(symbols_in(value), None) is not None
+    return bool(symbols_in(value))
 
 
-def symbols_in(value: Any) -> Iterator[SymDim]:
-    """The symbolic sizes in a value."""
+def symbols_in(value: Any) -> list[SymDim]:
+    """The symbolic sizes in a value, in order."""
     match value:
         case SymDim():
-            yield value
+            return [value]
         case TensorType():
-            yield from symbols_in(value.shape)
+            return [size for size in value.shape if isinstance(size, SymDim)]
         case TupleType():
-            yield from symbols_in(value.fields)
+            items: Iterable[Any] = value.fields
         case tuple():
-            for item in value:
-                yield from symbols_in(item)
+            items = value
         case dict():
-            yield from symbols_in(tuple(value.values()))
+            items = value.values()
+        case _:
+            return []
+    return [size for item in items for size in symbols_in(item)]
 
 
 class SymbolSizes:
@@ -277,7 +283,8 @@ def _typed(value: Any) -> Any:
 def _infer(call: CallKey) -> Type | ValueError:
     """The type of a call, or why it has none."""
     spec, operands = call.spec, call.operands
-    small = _with_small_sizes(call) if Trait.ELEMENT_WISE in spec.traits and not spec.attrs else None
+    compares = _only_compares_sizes(spec)
+    small = _with_small_sizes(call) if compares else None
     if small is not None and isinstance(told := _infer_cached(small[0]), TensorType):
         return _resized(told, small[1])
     types = tuple([None if is_number(operand) else operand for operand in operands])
@@ -285,19 +292,25 @@ def _infer(call: CallKey) -> Type | ValueError:
         attrs = _own_attrs(spec, call.attrs, types)  # type: ignore[arg-type]
         if has_symbols(operands) or has_symbols(attrs):
             return _infer_symbolic(spec, operands, attrs)
-        found = _on_meta(spec, operands, attrs) if _is_told_by_meta(spec, operands, attrs) else None
+        found = None
+        if _is_told_by_meta(spec, operands, attrs):
+            found = (_on_ones(spec, operands, attrs) if compares else None) or _on_meta(spec, operands, attrs)
         return found or _on_fakes(spec, operands, attrs)
     except ValueError as error:
         return error
 
 
+def _only_compares_sizes(spec: OpSpec) -> bool:
+    """True for an operator that computes element by element: to it, sizes only matter by which are equal, which one,
+    and which none. An attribute of a user's operator may be a size, too."""
+    if spec.name == "nn.bias_add":
+        return True
+    return Trait.ELEMENT_WISE in spec.traits and (type(spec) is OpSpec or not spec.attrs)
+
+
 def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, Any]] | None:
     """A call with small numbers for the known sizes, other ones for other sizes, and the sizes by these; ``None`` where
-    they are such numbers, or not known.
-
-    The sizes of a call that computes element by element only matter by which are equal, which one, and which none, so
-    calls on weights of all sizes are one.
-    """
+    they are such numbers, or not known. So calls on weights of all sizes are one."""
     if not all(is_number(operand) or isinstance(operand, TensorType) for operand in call.operands):
         return None
     sizes: dict[Any, None] = dict.fromkeys(size for operand in _tensors(call.operands) for size in operand.shape)
@@ -340,20 +353,38 @@ def _tensors(operands: tuple[Operand, ...]) -> Iterator[TensorType]:
             yield operand
 
 
+def _on_ones(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call by a run on small tensors with data, on which torch's own kernels take a tenth of the time of
+    the functions in Python that it has for those without; ``None`` for large ones, for others than floats, of which
+    kernels take what fake tensors refuse, and if that fails."""
+    import torch
+
+    tensors = list(_tensors(operands))
+    shapes: list[Any] = [each.shape for each in tensors]
+    if sum(map(math.prod, shapes)) > _MOST_ELEMENTS:
+        return None
+    if not all(getattr(torch, each.dtype).is_floating_point for each in tensors):
+        return None
+    try:
+        return _type_by_run(torch.device("cpu"), lambda value: value, spec, operands, attrs, torch.ones)
+    except ValueError:
+        return None
+
+
 def _on_meta(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The type of a call by a run on torch's device ``meta``, which is ten times as fast as fake tensors; ``None`` if
     that fails."""
     import torch
 
     try:
-        return _run_without_data(torch.device("meta"), lambda value: value, spec, operands, attrs, torch.empty)
+        return _type_by_run(torch.device("meta"), lambda value: value, spec, operands, attrs, torch.empty)
     except ValueError:
         return None
 
 
 def _on_fakes(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type:
     """The type of a call by a run on fake tensors, which tell why a call is ill-typed."""
-    return _run_without_data(fake_mode(), lambda value: value, spec, operands, attrs, empty_fake)
+    return _type_by_run(fake_mode(), lambda value: value, spec, operands, attrs, empty_fake)
 
 
 def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type:
@@ -362,31 +393,30 @@ def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(sizes: SymbolSizes) -> Type:
-        return _run_without_data(
+        return _type_by_run(
             FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs, torch.empty
         )
 
     return whatever_sizes(spec.name, run, operands, attrs)
 
 
-def _run_without_data(
+def _type_by_run(
     mode: Any, concrete: Callable[[Any], Any], spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any],
-    empty: Callable[..., Any],
+    make: Callable[..., Any],
 ) -> Type:  # fmt: skip
-    """The type of a call by a run on tensors without data, whose sizes are made by ``concrete``, and they by
-    ``empty``."""
+    """The type of a call by a run on tensors that ``make`` makes, with sizes made by ``concrete``."""
     import torch
 
-    def fake(operand: Any) -> Any:
+    def made(operand: Any) -> Any:
         if isinstance(operand, TupleType):
-            return tuple(map(fake, operand.fields))
+            return tuple(map(made, operand.fields))
         if isinstance(operand, TensorType):
-            return empty(concrete(operand.shape), dtype=getattr(torch, operand.dtype))
+            return make(concrete(operand.shape), dtype=getattr(torch, operand.dtype))
         return operand
 
     try:
         with mode, torch.no_grad(), torch._C._DisableAutocast(), quiet():
-            found = _type_of(_run(torch, spec, tuple(map(fake, operands)), concrete(dict(attrs))))
+            found = _type_of(_run(torch, spec, tuple(map(made, operands)), concrete(dict(attrs))))
     except Exception as error:
         # Whatever torch's kernels raise, the call is ill-typed; the first line has the reason.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

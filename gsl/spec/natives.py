@@ -10,7 +10,32 @@ import functools
 import sys
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Parameter(NamedTuple):
+    """A parameter of an operator of torch, as its schema has it."""
+
+    name: str
+    kind: str
+    """The type as the schema writes it: ``Optional[List[int]]``."""
+    takes_dtype: bool
+    has_default: bool
+    default: Any
+    kwarg_only: bool
+    is_written: bool
+
+
+@functools.cache
+def schema_of(overload: Any) -> tuple[Parameter, ...]:
+    """The parameters of an operator of torch, which makes them anew whenever it is asked."""
+    return tuple([
+        Parameter(
+            a.name, str(a.type), "ScalarType" in str(a.real_type), a.has_default_value(), a.default_value, a.kwarg_only,
+            a.alias_info is not None and a.alias_info.is_write,
+        )
+        for a in overload._schema.arguments
+    ])  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +125,18 @@ def arguments(target: Any) -> frozenset[str] | None:
     import torch
 
     found = (target,) if isinstance(target, torch._ops.OpOverload) else overloads(target)
-    return frozenset(argument.name for each in found for argument in each._schema.arguments) if found else None
+    return frozenset(parameter.name for each in found for parameter in schema_of(each)) if found else None
 
 
 @functools.lru_cache(maxsize=1024)
 def written_operands(target: Any, count: int) -> tuple[int, ...] | None:
     """The places of the tensors that a call of an operator of torch with so many of them changes; ``None`` where it is
     not known which of its arguments they are."""
-    arguments = target._schema.arguments if type(target).__name__ == "OpOverload" else ()
-    tensors = [argument for argument in arguments if "Tensor" in str(argument.type)]
-    if len(tensors) != count or any(str(argument.type) != "Tensor" for argument in tensors):
+    parameters = schema_of(target) if type(target).__name__ == "OpOverload" else ()
+    tensors = [parameter for parameter in parameters if "Tensor" in parameter.kind]
+    if len(tensors) != count or any(parameter.kind != "Tensor" for parameter in tensors):
         return None
-    return tuple(
-        place for place, argument in enumerate(tensors)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    )  # fmt: skip
+    return tuple(place for place, parameter in enumerate(tensors) if parameter.is_written)
 
 
 def overload_of(target: Any) -> Any:
@@ -164,15 +186,14 @@ def defaults(target: Any) -> Mapping[str, Any]:
 
     if not isinstance(target, torch._ops.OpOverload):
         return {}
-    given = [argument for argument in target._schema.arguments if argument.has_default_value()]
-    values = {argument.name: argument.default_value for argument in given}
+    values = {parameter.name: parameter.default for parameter in schema_of(target) if parameter.has_default}
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 def parameters(target: Any) -> tuple[str, ...]:
     """The names of the positional parameters of a builtin function, as far as all its overloads agree on them."""
     lists = [
-        [argument.name for argument in overload._schema.arguments if not argument.kwarg_only]
+        [parameter.name for parameter in schema_of(overload) if not parameter.kwarg_only]
         for overload in overloads(target)
     ]
     names: list[str] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gsl.errors import ReplayError, WorkloadError
 from gsl.rewrite import Trace
 from gsl.rewrite.trace import Firing
-from gsl.workload.inputs import as_tensor as _as_tensor
+from gsl.workload.inputs import as_tensor
 
 if TYPE_CHECKING:
     from gsl.workload.workload import Workload
@@ -263,7 +263,7 @@ def without_numbers(rows: Sequence[Compared]) -> tuple[Compared, ...]:
 
 def describe(value: Any) -> str:
     """The type of a leaf in short."""
-    tensor = as_tensor(value)
+    tensor = plain_tensor(value)
     if tensor is None:
         return _dtype_and_shape(value) if hasattr(value, "dtype") else f"{value!r:.40}"
     return _dtype_and_shape(tensor)
@@ -273,12 +273,12 @@ def _dtype_and_shape(tensor: Any) -> str:
     return f"{str(tensor.dtype).removeprefix('torch.')}[{', '.join(map(str, tensor.shape))}]"
 
 
-def as_tensor(value: Any) -> Any:
+def plain_tensor(value: Any) -> Any:
     """A torch, numpy or other tensor as a plain torch tensor on the CPU; None for anything else.
 
     WorkloadError for a tensor without data.
     """
-    tensor = _as_tensor(value)
+    tensor = as_tensor(value)
     if tensor is None:
         return None
     if tensor.device.type == "meta":
@@ -299,7 +299,7 @@ def compare_leaf(
     if devices and are_tensors and expected.device != found.device:
         reason = f"device: expected {expected.device}, found {found.device}"
         return Compared(run, name, _dtype_and_shape(expected), _dtype_and_shape(found), reason=reason)
-    a, b = as_tensor(expected), as_tensor(found)
+    a, b = plain_tensor(expected), plain_tensor(found)
     types = describe(expected), describe(found)
     if a is None or b is None:
         same = a is b and type(expected) is type(found) and _same_object(expected, found)

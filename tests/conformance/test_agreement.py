@@ -10,7 +10,7 @@ import torch
 
 from gsl import Workload
 from gsl.graph import PARAM, Graph, Node
-from gsl.workload.compare import as_tensor, flatten
+from gsl.workload.compare import flatten, plain_tensor
 from tests.conformance.front_ends import AVAILABLE, FX, FrontEnd
 from tests.conformance.programs import plain, program_of, single, with_sizes, write
 from tests.helpers.book import EVERY_RULE
@@ -77,6 +77,6 @@ def test_a_network_of_symbolic_sizes(front_end: FrontEnd) -> None:
         fed = inputs(hand_made, {"b": batch, "s": size})
         expected = run(with_sizes(hand_made, {B.expr: sympy.Integer(batch), S.expr: sympy.Integer(size)}), fed)
         for subject in (before, after):
-            found = [as_tensor(value) for _, value in flatten(subject(*fed.values()))]
+            found = [plain_tensor(value) for _, value in flatten(subject(*fed.values()))]
             for ours, theirs in zip(found, expected, strict=True):
                 torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)

@@ -10,7 +10,7 @@ from gsl.errors import FrontEndError
 from gsl.front.base import Program
 from gsl.graph import LEAVES, TUPLE, Graph, op_name
 from gsl.spec import TABLE
-from gsl.workload.compare import as_tensor, flatten
+from gsl.workload.compare import flatten, plain_tensor
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
 from tests.conformance.operators import view
 from tests.conformance.programs import plain, program_of, results
@@ -65,7 +65,7 @@ def test_comes_back_as_it_was(call: ExampleCall, front_end: FrontEnd) -> None:
 
 def run(program: Program, fed: list[torch.Tensor]) -> list[torch.Tensor]:
     """The outputs of a program in order."""
-    return [as_tensor(value) for _, value in flatten(Workload(program)(*fed))]
+    return [plain_tensor(value) for _, value in flatten(Workload(program)(*fed))]
 
 
 @pytest.mark.sweep(3)

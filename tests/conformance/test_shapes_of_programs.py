@@ -10,7 +10,7 @@ import torch
 from gsl import Subst, Workload, op, pat
 from gsl.graph import PARAM, Node
 from gsl.rules import RULES
-from gsl.workload.compare import as_tensor, flatten
+from gsl.workload.compare import flatten, plain_tensor
 from tests.conformance.front_ends import AVAILABLE, FrontEnd
 from tests.conformance.programs import plain, program_of
 from tests.rules.harness import Build, build, inputs, run
@@ -81,7 +81,7 @@ PROGRAMS: dict[str, Callable[[Build], Node | list[Node]]] = {
 
 
 def values(workload: Workload, fed: dict[str, torch.Tensor]) -> list[torch.Tensor]:
-    return [as_tensor(value) for _, value in flatten(workload(*fed.values()))]
+    return [plain_tensor(value) for _, value in flatten(workload(*fed.values()))]
 
 
 @pytest.mark.sweep(2)
@@ -115,10 +115,10 @@ def shared_weight(b: Build) -> list[Node]:
 @EACH
 def test_folding_a_shared_weight_leaves_its_other_use_alone(front_end: FrontEnd) -> None:
     before = Workload(program_of(build(shared_weight), front_end))
-    native = {name: as_tensor(value).clone() for name, value in before.params.items()}
+    native = {name: plain_tensor(value).clone() for name, value in before.params.items()}
     after = RULES["conv-multiply"](before)
     assert "multiply" not in after.op_counts()
     assert len([node for node in after.graph.nodes if node.op == PARAM]) == 2
     before.compare(after, rtol=1e-10).check()
     for name, value in before.params.items():
-        assert torch.equal(as_tensor(value), native[name])
+        assert torch.equal(plain_tensor(value), native[name])

@@ -45,13 +45,9 @@ class GraphBuilder:
         copy.meta.update(node.meta)
         return copy
 
-    def stay(self, node: fx.Node) -> fx.Node:
-        """The counterpart of an old node that does not change, behind everything that was written so far."""
-        return self.keep(node, node.target, node.args, dict(node.kwargs))
-
     def fetch(self, node: fx.Node) -> fx.Node:
         """The counterpart of an old node without arguments, somewhere before the node that is written next."""
-        return self.stay(node)
+        return self.keep(node, node.target, node.args, node.kwargs)
 
     def catch_up(self, node: fx.Node) -> None:
         """Move the insertion point behind an old node that stays where it is; none does in a new graph."""
@@ -157,9 +153,6 @@ class InPlace(GraphBuilder):
     def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         if target is not node.target or args is not node.args or kwargs is not node.kwargs:
             self._rewire(node, target, args, kwargs)
-        return self.stay(node)
-
-    def stay(self, node: fx.Node) -> fx.Node:
         if self.order[node] > self._front:
             self.catch_up(node)
         else:
@@ -177,7 +170,7 @@ class InPlace(GraphBuilder):
 
     def fetch(self, node: fx.Node) -> fx.Node:
         if node is self._next:
-            return self.stay(node)
+            return self.keep(node, node.target, node.args, node.kwargs)
         if not self.has_passed(node):
             self._move(node)
         return node

@@ -176,11 +176,12 @@ def hoisted(module: fx.GraphModule, example_inputs: Sequence[Any], compile: Comp
     values = [_value(node) for node in found]
     if not found or any(value is None for value in values):
         return compile(module, example_inputs)
-    weights = _sources(found)
-    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    needed = _needed(found)
+    inputs = module.graph.find_nodes(op="placeholder")
     rest = _without(module, found)
     call = compile(rest, [*example_inputs, *values])
-    return Hoisted(_computing(module, weights, found), [places.index(weight) for weight in weights], call)
+    places = [inputs.index(node) for node in needed if node.op == "placeholder"]
+    return Hoisted(_computing(module, needed, found), places, call)
 
 
 class Hoisted:
@@ -241,29 +242,22 @@ def _value(node: fx.Node) -> Any:
     return value if isinstance(value, torch.Tensor) else None
 
 
-def _sources(found: Sequence[fx.Node]) -> list[fx.Node]:
-    """The placeholders from which calls are computed, in the order of the graph."""
-    seen = set(found)
-    work = list(found)
-    while work:
-        for operand in work.pop().all_input_nodes:
-            if operand not in seen:
-                seen.add(operand)
-                work.append(operand)
-    return [node for node in found[0].graph.nodes if node in seen and node.op == "placeholder"]
-
-
-def _computing(module: fx.GraphModule, weights: Sequence[fx.Node], found: Sequence[fx.Node]) -> fx.GraphModule:
-    """The module that computes calls from weights."""
-    graph = fx.Graph()
-    copies = {weight: graph.placeholder(weight.name) for weight in weights}
+def _needed(found: Sequence[fx.Node]) -> list[fx.Node]:
+    """The nodes from which calls are computed, and these, in the order of the graph."""
     needed = set(found)
-    for node in reversed(module.graph.nodes):
+    for node in reversed(found[0].graph.nodes):
         if node in needed:
             needed.update(node.all_input_nodes)
-    for node in module.graph.nodes:
-        if node in needed and node not in copies:
-            copies[node] = graph.node_copy(node, copies.__getitem__)
+    return [node for node in found[0].graph.nodes if node in needed]
+
+
+def _computing(module: fx.GraphModule, needed: Sequence[fx.Node], found: Sequence[fx.Node]) -> fx.GraphModule:
+    """The module that computes calls from weights, which are its inputs, by the nodes that are needed for them."""
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in needed:
+        is_input = node.op == "placeholder"
+        copies[node] = graph.placeholder(node.name) if is_input else graph.node_copy(node, copies.__getitem__)
     graph.output(tuple([copies[node] for node in found]))
     return fx.GraphModule(module, graph)
 
@@ -272,8 +266,7 @@ def _without(module: fx.GraphModule, found: Sequence[fx.Node]) -> fx.GraphModule
     """The module with placeholders, behind its own, in the place of calls; what else they needed goes, too."""
     graph = fx.Graph(tracer_cls=module.graph._tracer_cls)
     copies: dict[fx.Node, fx.Node] = {}
-    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
-    for node in inputs:
+    for node in module.graph.find_nodes(op="placeholder"):
         copies[node] = graph.node_copy(node, copies.__getitem__)
     for node in found:
         copies[node] = graph.placeholder(f"{node.name}_folded")

@@ -23,6 +23,7 @@ from gsl.front.tree import Canon
 from gsl.graph import TensorType, TupleType
 from gsl.spec import REQUIRED, DeclaredSpec, OpSpec, Types
 from gsl.spec.meaning import infer
+from gsl.spec.natives import Parameter, schema_of
 
 _V1: Final = torch.ops.higher_order.auto_functionalized
 _V2: Final = torch.ops.higher_order.auto_functionalized_v2
@@ -107,7 +108,7 @@ class TorchOperator:
     @functools.cached_property
     def writes(self) -> tuple[str, ...]:
         """The arguments that the operator writes, in the order of its schema."""
-        return tuple(argument.name for argument in self.overload._schema.arguments if _is_written(argument))
+        return tuple(parameter.name for parameter in schema_of(self.overload) if parameter.is_written)
 
     @property
     def result_names(self) -> tuple[str, ...]:
@@ -156,33 +157,33 @@ class TorchOperator:
 
     def _check(self, found: OpOverload) -> None:
         """Raise PatternError where the schema of an existing operator is not that of the declaration."""
-        schema = found._schema
-        theirs = {argument.name: argument for argument in schema.arguments}
+        schema, parameters = found._schema, schema_of(found)
+        theirs = {parameter.name: parameter for parameter in parameters}
         where = f"{self.title}: torch has {schema}"
         for own in self.arguments:
             other = theirs.pop(own.name, None)
             if other is None:
                 raise PatternError(
                     f"{where}, which has no argument {own.name}; the parameters of the meaning have the names of the "
-                    f"schema: {', '.join(argument.name for argument in schema.arguments)}"
+                    f"schema: {', '.join(parameter.name for parameter in parameters)}"
                 )
             if _kind(other) not in own.schema:
                 raise PatternError(
                     f"{where}, where {own.name} is of type {_kind(other)}, but the meaning says {own.schema[0]}; "
                     "annotate it as the schema does"
                 )
-            if other.has_default_value() and own.default is not REQUIRED and not _same(own, other.default_value):
+            if other.has_default and own.default is not REQUIRED and not _same(own, other.default):
                 raise PatternError(
-                    f"{where}, where {own.name} has the default {other.default_value!r}, but the meaning has "
+                    f"{where}, where {own.name} has the default {other.default!r}, but the meaning has "
                     f"{own.default!r}"
                 )
         for name, other in theirs.items():
-            if not _is_written(other) and not other.has_default_value():
+            if not other.is_written and not other.has_default:
                 raise PatternError(
                     f"{where}, and the meaning has no parameter {name}; only arguments that are written and not read "
                     "may be left out, and those with a default"
                 )
-        written = [argument.name for argument in schema.arguments if _is_written(argument)]
+        written = [parameter.name for parameter in parameters if parameter.is_written]
         returned = len([each for each in schema.returns if each.alias_info is None])
         if self.results != returned + len(written):
             also = f" and writes {', '.join(written)}" if written else ""
@@ -213,8 +214,8 @@ class TorchOperator:
         self, spec: DeclaredSpec, target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Canon | None:
         """The reading of a call with these arguments; ``None`` for one that the meaning does not tell of."""
-        schema = (self.twin if target in self._twins() else self.overload)._schema
-        return self._canon(spec, dict(zip([argument.name for argument in schema.arguments], args)) | dict(kwargs))
+        parameters = schema_of(self.twin if target in self._twins() else self.overload)
+        return self._canon(spec, dict(zip([parameter.name for parameter in parameters], args)) | dict(kwargs))
 
     def _canon(self, spec: DeclaredSpec, given: dict[str, Any]) -> Canon | None:
         operands: list[Any] = []
@@ -227,9 +228,9 @@ class TorchOperator:
                 if len(operands) < spec.operands.index(argument.name):
                     return None  # an optional tensor before it is absent
                 operands.append(value)
-        for other in self.overload._schema.arguments:
-            left = other.name in given and not _is_written(other)
-            if left and given[other.name] != other.default_value:
+        for other in schema_of(self.overload):
+            left = other.name in given and not other.is_written
+            if left and given[other.name] != other.default:
                 return None
         return Canon(spec.name, tuple(operands), attrs)
 
@@ -266,7 +267,7 @@ class TorchOperator:
         if self.writes:
             return self._functional_call(spec, operands, attrs, types, given)
         args = []
-        for other in self.overload._schema.arguments:
+        for other in schema_of(self.overload):
             if other.kwarg_only or other.name not in given:
                 break
             args.append(given.pop(other.name))
@@ -274,7 +275,7 @@ class TorchOperator:
 
     def arguments_of(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """Attributes as arguments of the operator: lists for tuples, and dtypes for their names where it takes them."""
-        dtypes = {argument.name for argument in self.overload._schema.arguments if _takes_dtype(argument)}
+        dtypes = {parameter.name for parameter in schema_of(self.overload) if parameter.takes_dtype}
         return {
             name: getattr(torch, value) if name in dtypes and isinstance(value, str)
             else list(value) if isinstance(value, tuple) else value
@@ -285,12 +286,12 @@ class TorchOperator:
         self, spec: DeclaredSpec, operands: Sequence[Any], attrs: Mapping[str, Any], types: Types, given: dict[str, Any]
     ) -> Native | tuple[Native, ...]:
         """The call through ``auto_functionalized``, which takes all arguments by name."""
-        for argument in self.overload._schema.arguments:
-            name = argument.name
+        for parameter in schema_of(self.overload):
+            name = parameter.name
             if name not in given and name in attrs:
                 given |= self.arguments_of({name: attrs[name]})
-            elif name not in given and not _is_written(argument):
-                given[name] = argument.default_value if argument.has_default_value() else None
+            elif name not in given and not parameter.is_written:
+                given[name] = parameter.default
         result = infer(spec, types, attrs)
         fields = result.fields if isinstance(result, TupleType) else (result,)
         for number, name in enumerate(self.writes, start=self.returned):
@@ -322,14 +323,9 @@ def overload_in(node: fx.Node) -> Any:
     return node.args[0] if node.target in FUNCTIONALIZED and node.args else node.target
 
 
-def _takes_dtype(argument: Any) -> bool:
-    return "ScalarType" in str(argument.real_type)
-
-
-def _kind(argument: Any) -> str:
-    """The type of an argument as a declaration says it: a dtype is a text, its name."""
-    kind = str(argument.type)
-    return kind.replace("int", "str") if _takes_dtype(argument) else kind
+def _kind(parameter: Parameter) -> str:
+    """The type of a parameter as a declaration says it: a dtype is a text, its name."""
+    return parameter.kind.replace("int", "str") if parameter.takes_dtype else parameter.kind
 
 
 def _plain(value: Any) -> Any:
@@ -337,10 +333,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return str(value).removeprefix("torch.")
     return tuple(value) if isinstance(value, list) else value
-
-
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _same(own: OperatorArgument, value: Any) -> bool:

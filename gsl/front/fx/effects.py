@@ -23,6 +23,7 @@ from gsl.front.tree import Canon
 from gsl.graph import Effect
 from gsl.spec import TABLE, Trait
 from gsl.spec.meaning import has_symbols
+from gsl.spec.natives import schema_of
 
 _SHARED: Final[dict[int, dict[Any, FxCallSignature]]] = {}
 """The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
@@ -300,7 +301,7 @@ def exchanges(target: Any) -> bool:
         names = target.overloads()  # type: ignore[no-untyped-call]
         return any(exchanges(getattr(target, name)) for name in names)
     return isinstance(target, OpOverload) and (
-        target.namespace == "_c10d_functional" or any(a.name == "group_name" for a in target._schema.arguments)
+        target.namespace == "_c10d_functional" or any(p.name == "group_name" for p in schema_of(target))
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -55,7 +55,7 @@ def operands_of(node: fx.Node) -> tuple[fx.Node, ...]:
 def label_of(node: fx.Node) -> tuple[str, dict[str, Any]]:
     """The name and the attributes of the group that a native node calls."""
     label = node.meta["custom"][KEY]
-    return label["name"], {name: _value(value) for name, value in label["attrs"].items()}
+    return label["name"], _with(tuple, label["attrs"])
 
 
 def _label(node: Node) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _label(node: Node) -> dict[str, Any]:
                 f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, "
                 "strings, None, lists and mappings of strings"
             )
-    return {KEY: {"name": op_name(node.op), "attrs": {name: _listed(value) for name, value in node.attrs.items()}}}
+    return {KEY: {"name": op_name(node.op), "attrs": _with(list, dict(node.attrs))}}
 
 
 def _is_plain(value: Any) -> bool:
@@ -77,18 +77,11 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _listed(value: Any) -> Any:
-    """A value with lists for tuples, as it comes back from a saved program."""
+def _with(kind: Callable[[list[Any]], Any], value: Any) -> Any:
+    """A value with sequences of one kind: lists in a saved program, and tuples in a view."""
     if isinstance(value, Mapping):
-        return {key: _listed(item) for key, item in value.items()}
-    return [_listed(item) for item in value] if isinstance(value, (tuple, list)) else value
-
-
-def _value(value: Any) -> Any:
-    """A stored value as an attribute of the view, where lists are tuples."""
-    if isinstance(value, Mapping):
-        return {key: _value(item) for key, item in value.items()}
-    return tuple([_value(item) for item in value]) if isinstance(value, (tuple, list)) else value
+        return {key: _with(kind, item) for key, item in value.items()}
+    return kind([_with(kind, item) for item in value]) if isinstance(value, (tuple, list)) else value
 
 
 def are_fields(users: Iterable[fx.Node]) -> bool:

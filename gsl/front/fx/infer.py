@@ -23,7 +23,7 @@ from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
 from gsl.front.fx.fakes import TensorLayout, is_kept, keep_layout, layout_of
 from gsl.front.fx.opaque import native_call
-from gsl.front.fx.parameters import as_tensor
+from gsl.front.fx.parameters import from_numpy
 from gsl.front.fx.spellings.table import Native
 from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import Node, Op, TensorType, Type, op_name
@@ -221,7 +221,7 @@ def evaluate(root: torch.nn.Module, node: Node, operands: Sequence[Any], devices
     ``devices`` are those of its graph."""
 
     def placed(values: Sequence[Any]) -> Iterator[Any]:
-        for value, part in zip(map(as_tensor, values), node.operands):
+        for value, part in zip(map(from_numpy, values), node.operands):
             yield value if is_placed(part) else devices.place(value, part)
 
     def run(node: Node, values: list[Any]) -> Any:

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 import torch
 from torch._library.custom_ops import OPDEFS, CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket
+from torch._ops import OpOverload
+
+from gsl.spec import natives
 
 _MADE: Final = "_gsl_meaning"
 """The attribute of a function that tells that an operator was made of it here, so that it may be made anew."""
@@ -16,12 +18,10 @@ _MADE: Final = "_gsl_meaning"
 
 def registered(name: str) -> OpOverload | None:
     """The operator of that name; ``None`` if torch has none."""
-    space, _, rest = name.partition("::")
-    packet_name, _, overload = rest.partition(".")
-    packet = getattr(getattr(torch.ops, space), packet_name, None)
-    if not isinstance(packet, OpOverloadPacket):
+    try:
+        found = natives.overload_of(name)
+    except LookupError:
         return None
-    found = getattr(packet, overload or packet.overloads()[0], None)  # type: ignore[no-untyped-call]
     return found if isinstance(found, OpOverload) else None
 
 

@@ -99,7 +99,7 @@ def describe(
 def parameters(target: Any) -> tuple[str, ...]:
     """The names of a target's positional parameters, as far as they are known."""
     if isinstance(target, OpOverload):
-        return tuple(argument.name for argument in target._schema.arguments if not argument.kwarg_only)
+        return tuple(parameter.name for parameter in natives.schema_of(target) if not parameter.kwarg_only)
     if isinstance(target, str | TensorMethod):
         return ()
     try:

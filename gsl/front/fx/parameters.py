@@ -188,7 +188,7 @@ class InPlaceParameterStore(ModuleParameterStore):
         return attribute(self.new, path)
 
 
-def as_tensor(value: Any) -> Any:
+def from_numpy(value: Any) -> Any:
     """A numpy array as a tensor of the CPU with memory of its own; anything else as it is."""
     return torch.tensor(value, device="cpu") if isinstance(value, (np.ndarray, np.generic)) else value
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import fx
 
-from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact, is_used_outside
+from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact
 from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
 from gsl.front.fx.effects import EffectReader
@@ -110,29 +110,13 @@ class _Planner:
 
     def _is_untouched(self, node: Node, reading: FxReading) -> bool:
         """True for a reading all of whose nodes and operands are unchanged."""
-        if reading.overwrites:
+        found = None if reading.overwrites else intact(node, self.outputs)
+        if found is None:
             return False
-        tree = [node]
-        # The list grows while it is read: it ends up with all nodes of the reading.
-        for part in tree:
-            operands = (*part.operands, *part.deps)
-            sources = part.native.sources
-            if len(operands) != len(sources):
-                return False
-            for operand, source in zip(operands, sources):
-                own = operand.native
-                if source.__class__ is int:
-                    if own.__class__ is not Handle or own.reading is not reading or own.slot != source:
-                        return False
-                    tree.append(operand)
-                elif self.standing.get(operand) is not source and not (
-                    own.__class__ is FxLeaf and (own is source or source in own.reads)
-                ):
-                    return False
-        if len(tree) > 1:
-            if any(is_used_outside(inner, tree, self.outputs) for inner in tree[1:]):
-                return False
-            self.plan.inner.update(tree[1:])
+        tree, mapping = found
+        if not all(self.standing.get(view) is source or _reads(source, view) for source, view in mapping.items()):
+            return False
+        self.plan.inner.update(tree[1:])
         return True
 
     def _agrees(self, reading: FxReading, mapping: Arguments | None) -> bool:

@@ -6,11 +6,9 @@ that nothing is computed.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -27,6 +25,7 @@ from gsl.front.fx.program import from_graph_module
 from gsl.front.fx.values import dtype_name
 from gsl.graph import Effect, Graph, TensorType
 from gsl.spec.custom import noted_calls
+from gsl.spec.meaning import quiet
 
 _TORCH: Final = f"{Path(torch.__file__).parent}{os.sep}"
 _OWN: Final = f"{Path(__file__).parent.parent.parent}{os.sep}"
@@ -60,7 +59,7 @@ def traced(
         return _outputs(function(*values, **attributes))
 
     try:
-        with torch.no_grad(), _quiet(), noted_calls() as calls:
+        with torch.no_grad(), quiet(), noted_calls() as calls:
             if make is None:
                 module = make_fx(call, pre_dispatch=True)(*tensors)
             else:
@@ -94,7 +93,7 @@ def equal_sizes(
     for name, example in _empty(types).items():
         context: Any = StatelessSymbolicContext(dynamic_sizes=[DimDynamic.DYNAMIC] * example.ndim)
         tensors[name] = mode.from_tensor(example, symbolic_context=context, source=ConstantSource(name))
-    with mode, torch.no_grad(), _quiet():
+    with mode, torch.no_grad(), quiet():
         outputs = [_called(function, tensors, attributes) for function in functions]
 
     def name_of(size: Any) -> int | str:
@@ -110,7 +109,7 @@ def output_types(
 ) -> tuple[TensorType, ...]:
     """The types of what a function returns for tensors of these types by name. FrontEndError, with the line of the
     function, where a call fails with these types."""
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), _quiet():
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), quiet():
         found = _called(function, _empty(types), attributes)
     return tuple(TensorType(tuple(output.shape), dtype_name(output.dtype)) for output in found)
 
@@ -129,18 +128,6 @@ def _called(
         raise
     except Exception as error:
         raise _refusal(error) from error
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Let torch not log why a call fails, which the error tells."""
-    log = logging.getLogger("torch._subclasses.fake_tensor")
-    disabled = log.disabled
-    log.disabled = True  # to set its level would let every logger there is forget its own
-    try:
-        yield
-    finally:
-        log.disabled = disabled
 
 
 def _outputs(found: Any) -> tuple[Any, ...]:

@@ -77,14 +77,12 @@ class FxTypes(dict[fx.Node, "Type | None"]):
     operands of all calls.
     """
 
-    __slots__ = ("_by_shape", "_known", "_same")
+    __slots__ = ("_known", "_symbolic")
 
     def __init__(self, known: Mapping[fx.Node, Any]) -> None:
         self._known = known
-        self._by_shape: dict[Any, Type] = {}
-        """The types of tensors without symbolic sizes, by shape and dtype."""
-        self._same: dict[Type, Type] = {}
-        """All types that were found."""
+        self._symbolic: dict[Type, Type] = {}
+        """The types with symbolic sizes, which are those of this graph."""
 
     def __missing__(self, node: fx.Node) -> Type | None:
         found = self[node] = self.of(value_of(node, self._known))
@@ -92,34 +90,28 @@ class FxTypes(dict[fx.Node, "Type | None"]):
 
     def find_all(self, nodes: Iterable[fx.Node]) -> None:
         """Find the types of many nodes, which takes half the time that it takes to ask for one after the other."""
-        by_shape, known, first = self._by_shape, self._known, META_KEYS[0]
+        known, first = self._known, META_KEYS[0]
         for node in nodes:
             value = node.meta.get(first)
             if isinstance(value, FakeTensor) and not (known and node in known):
                 try:
-                    self[node] = by_shape[value.shape, value.dtype]
+                    self[node] = _tensor_type(value.shape, value.dtype)
                     continue
-                except (KeyError, TypeError):
+                except TypeError:  # symbolic sizes can't be keys
                     pass
             self.__missing__(node)
 
     def of(self, value: Any) -> Type | None:
         """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
         if isinstance(value, torch.Tensor):
-            key = value.shape, value.dtype
             try:
-                return self._by_shape[key]
-            except KeyError:
-                type = _tensor_type(*key)
-                found = self._by_shape[key] = self._same.setdefault(type, type)
-                return found
+                return _tensor_type(value.shape, value.dtype)
             except TypeError:  # symbolic sizes can't be keys
                 pass
         own = None if value is None or is_scalar(value) else type_of_value(value)
         if own is None:
             return None
-        type = own if has_symbols(own) else _common(own)
-        return self._same.setdefault(type, type)
+        return self._symbolic.setdefault(own, own) if has_symbols(own) else _common(own)
 
 
 @functools.lru_cache(maxsize=8192)

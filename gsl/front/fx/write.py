@@ -22,7 +22,7 @@ from gsl.front.fx.fakes import Fakes
 from gsl.front.fx.groups import write_group
 from gsl.front.fx.handle import RULE, native_index, native_of
 from gsl.front.fx.opaque import native_call
-from gsl.front.fx.parameters import FxParameterStore, as_tensor
+from gsl.front.fx.parameters import FxParameterStore, from_numpy
 from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
@@ -111,7 +111,7 @@ class FxWriter:
 
         ``None`` if some are not in the graph, or lie otherwise in memory.
         """
-        changed, moved = False, self.fakes.moved
+        args, kwargs, changed, moved = node.args, node.kwargs, False, self.fakes.moved
         for operand in node._input_nodes:
             found = new.get(operand)
             if found is None or found in moved:
@@ -119,10 +119,8 @@ class FxWriter:
             changed = changed or found is not operand
         if changed:
             replace: Any = new.__getitem__
-            args, kwargs = fx.node.map_arg(node.args, replace), fx.node.map_arg(node.kwargs, replace)
-            result = self.builder.keep(node, node.target, args, kwargs)
-        else:
-            result = self.builder.stay(node)
+            args, kwargs = fx.node.map_arg(args, replace), fx.node.map_arg(kwargs, replace)
+        result = self.builder.keep(node, node.target, args, kwargs)
         self._kept(node, result)
         return result
 
@@ -253,7 +251,7 @@ class FxWriter:
 
     def tensor(self, node: Node) -> Any:
         """The tensor of a new weight or literal, where it belongs."""
-        value = as_tensor(node.attrs["value"])
+        value = from_numpy(node.attrs["value"])
         return value if is_placed(node) else self.devices.place(value, node)
 
     def create(

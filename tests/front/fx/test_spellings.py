@@ -953,6 +953,7 @@ MUTATING = [
     (c(aten.batch_norm.default, img, v, v, channel, channel, True, 0.1, 1e-5, False), 3), (c("__iadd__", x, y), 0),
     (c(F.embedding, idx, table, max_norm=1.0), 1),
     (c(aten._native_batch_norm_legit.default, img, v, v, channel, channel, True, 0.1, 1e-5), 3),
+    (c(torch.native_batch_norm, img, v, v, channel, channel, True, 0.1, 1e-5), 3),
     (c(F.relu, x), None), (c(torch.relu, x), None), (c("add", x, 1), None), (c("__add__", x, 1), None),
     (c(operator.add, x, y), None), (c(F.relu, x, inplace=False), None),
     (c(F.batch_norm, img, channel, channel), None), (c(aten.add.Tensor, x, y), None),

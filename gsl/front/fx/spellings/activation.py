@@ -55,15 +55,8 @@ def _prelu(c: BoundCall) -> Canon:
 
 
 def softmax(op: str) -> FxLift:
-    """``softmax(x, dim, dtype=None)``: a dtype means that the operand is cast first."""
-
-    def read(c: BoundCall) -> Canon:
-        x = tensor(c, c.input)
-        if c.dtype is not None:
-            x = cast(c, x, dtype_name(c.dtype))
-        return Canon(op, (x,), {"axis": integer(c.dim)})
-
-    return read
+    """``softmax(x, dim, dtype=None)``."""
+    return lambda c: Canon(op, (cast_first(c),), {"axis": integer(c.dim)})
 
 
 def _decomposed_softmax(op: str) -> FxLift:
@@ -80,6 +73,12 @@ def cast(c: BoundCall, x: Any, dtype: str) -> Any:
     """The operand in that dtype: itself, if it is known to have it."""
     found = c.tensor_type(x)
     return x if found is not None and found.dtype == dtype else Canon("cast", (x,), {"dtype": dtype})
+
+
+def cast_first(c: BoundCall) -> Any:
+    """The operand of a call whose ``dtype``, where it has one, is that to which the operand is cast first."""
+    x = tensor(c, c.input)
+    return x if c.dtype is None else cast(c, x, dtype_name(c.dtype))
 
 
 def clip(c: BoundCall, x: Any, low: Any, high: Any) -> Canon:

@@ -11,6 +11,7 @@ from torch._ops import OpOverload
 
 from gsl.front.tree import unmet
 from gsl.graph import SymDim, TensorType, Type
+from gsl.spec.natives import schema_of
 from gsl.spec.normalise import is_number
 
 TypeOf = Callable[[Any], "Type | None"]
@@ -87,23 +88,23 @@ class FxSignature:
         """The same for an operator that tells its own parameters; those not named here must have their defaults."""
         values: dict[str, Any] = {}
         kwargs = dict(kwargs)
-        for position, argument in enumerate(target._schema.arguments):
-            name = argument.name
+        for position, parameter in enumerate(schema_of(target)):
+            name = parameter.name
             if position < len(args):
                 value = args[position]
             elif name in kwargs:
                 value = kwargs.pop(name)
-            elif argument.has_default_value():
+            elif parameter.has_default:
                 known = name if name in self.names else ALIASES.get(name, name)
                 if known in self.names:
-                    values[known] = argument.default_value
+                    values[known] = parameter.default
                 continue
             else:
                 return None
             known = name if name in self.names else ALIASES.get(name, name)
             if known in self.names:
                 values[known] = value
-            elif not argument.has_default_value() or not _same(argument.default_value, value):
+            elif not parameter.has_default or not _same(parameter.default, value):
                 return None
         return None if kwargs else self._finish(values, {})
 

@@ -26,9 +26,14 @@ from gsl.spec.normalise import is_number
 
 def _plain(c: BoundCall) -> None:
     """Only a tensor like any other, where torch puts those of which nothing is said."""
-    unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
+    _usual(c)
     device = torch.get_default_device()
     unread_unless(c.device is None or (device.type == "cpu" and str(c.device) == "cpu"))
+
+
+def _usual(c: BoundCall) -> None:
+    """Only a tensor like any other, but for its device."""
+    unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
 
 
 def _dtype(c: BoundCall) -> str:
@@ -47,7 +52,7 @@ def _new(op: str) -> FxLift:
     """Of the dtype of a tensor, unless another one is given, and where that tensor is (``gsl.front.fx.reader``)."""
 
     def read(c: BoundCall) -> Canon:
-        unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
+        _usual(c)
         dtype = c.dtype_of(c.input) if c.dtype is None else dtype_name(c.dtype)
         value = () if op != "full" else (number(c.fill_value),)
         return Canon(op, value, {"shape": dims(c.size), "dtype": dtype})
@@ -79,7 +84,7 @@ def _is_usual() -> bool:
 
 def _like(op: str) -> FxLift:
     def read(c: BoundCall) -> Canon:
-        unread_unless(c.layout in (None, torch.strided) and not c.pin_memory and not c.requires_grad)
+        _usual(c)
         unread_unless(c.memory_format in (None, torch.preserve_format))
         value = () if op != "full_like" else (number(c.fill_value),)
         if c.dtype is not None:

@@ -12,6 +12,8 @@ import torch
 from torch import fx, nn
 from torch._ops import HigherOrderOperator, OpOverload
 
+from gsl.spec.natives import parameters, schema_of
+
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
@@ -35,7 +37,7 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
         return ()  # these are functions of values, and a name as out= is one of the operator that they call
     named = _named(target, args, kwargs)
     if isinstance(target, OpOverload):
-        found = list(_written(target))
+        found = [parameter.name for parameter in schema_of(target) if parameter.is_written]
     elif _has_underscore(target) or (isinstance(target, Hashable) and target in _MUTATING | _MUTATING_METHODS):
         return (0,) if args or kwargs else ()
     else:
@@ -49,12 +51,6 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
         found += ["running_mean", "running_var"]
     places = {named[name][0] for name in found if name in named and named[name][1] is not None}
     return tuple(sorted(place for place in places if place is not None))
-
-
-@functools.cache
-def _written(target: OpOverload) -> tuple[str, ...]:
-    """The names of the arguments into which an operator writes, by its schema."""
-    return tuple(a.name for a in target._schema.arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 def _has_underscore(target: Any) -> bool:
@@ -75,20 +71,6 @@ def _named(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dic
     return named
 
 
-_BUILTINS: Final[Mapping[Any, str]] = {
-    torch.batch_norm: "input weight bias running_mean running_var training momentum eps cudnn_enabled",
-    torch.instance_norm: "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled",
-    torch.dropout: "input p train",
-    torch.feature_dropout: "input p train",
-    torch.alpha_dropout: "input p train",
-    torch.feature_alpha_dropout: "input p train",
-    torch.native_dropout: "input p train",
-    torch.rrelu: "input lower upper training",
-    torch.nn.functional.scaled_dot_product_attention: "query key value attn_mask dropout_p is_causal",
-}
-"""Parameters of functions that are not written in Python."""
-
-
 def _parameters(target: Any) -> tuple[tuple[str, Any], ...]:
     """The names and defaults of the parameters, as far as they are known."""
     return _known_parameters(target) if isinstance(target, Hashable) and not isinstance(target, str) else ()
@@ -98,14 +80,11 @@ def _parameters(target: Any) -> tuple[tuple[str, Any], ...]:
 def _known_parameters(target: Any) -> tuple[tuple[str, Any], ...]:
     empty = inspect.Parameter.empty
     if isinstance(target, OpOverload):
-        known = target._schema.arguments
-        return tuple((a.name, a.default_value if a.has_default_value() else empty) for a in known)
-    if target in _BUILTINS:
-        return tuple((name, empty) for name in _BUILTINS[target].split())
+        return tuple((p.name, p.default if p.has_default else empty) for p in schema_of(target))
     try:
         return tuple((name, p.default) for name, p in inspect.signature(target).parameters.items())
-    except (TypeError, ValueError):
-        return ()
+    except (TypeError, ValueError):  # it is not written in Python
+        return tuple((name, empty) for name in parameters(target))
 
 
 def mutates_module(module: nn.Module) -> bool:
@@ -145,20 +124,20 @@ _RANDOM_FLAGS: Final = ("training", "train")
 
 def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
     """True if the call draws from a random generator."""
-    named = {name: value for name, (_, value) in _named(target, args, kwargs).items()}
     name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
     if isinstance(target, OpOverload):
         name = target._opname
-        seeded = torch.Tag.nondeterministic_seeded in target.tags or "generator" in named
+        seeded = torch.Tag.nondeterministic_seeded in target.tags or "generator" in dict(_parameters(target))
         if not seeded and "dropout" not in name and "attention" not in name:
             return False
     elif name in _RANDOM_FUNCTIONS:
         return True
     elif isinstance(target, str) or not ("dropout" in name or "rrelu" in name or "attention" in name):
         return False
+    named = {name: value for name, (_, value) in _named(target, args, kwargs).items()}
     if "attention" in name:
         if "dropout_p" not in named:
-            return not isinstance(target, OpOverload) and target not in _BUILTINS
+            return "dropout_p" not in dict(_parameters(target))
         return named["dropout_p"] not in (0, 0.0) and named.get("training", True) is not False
     flags = [named[flag] for flag in _RANDOM_FLAGS if flag in named]
     return not (flags and flags[0] is False)

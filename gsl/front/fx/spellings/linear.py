@@ -25,7 +25,7 @@ from gsl.front.fx.spellings.table import (
     tensor,
     words,
 )
-from gsl.front.fx.spellings.window import biased, symmetric
+from gsl.front.fx.spellings.window import biased, symmetric, windowed
 from gsl.front.tree import Canon
 from gsl.spec.packed import ACTIVATIONS, PRECISIONS
 
@@ -126,12 +126,8 @@ def _write_packed_dense(s: Site) -> Native:
 
 
 def _write_packed_conv2d(s: Site) -> Native:
-    (data, *others), padding, zeros, ones = _packed_operands(s), s["padding"][:2], (0, 0), (1, 1)
-    if padding != s["padding"][2:]:
-        data, padding = padded(data, s["padding"]), zeros
-    window = options(
-        stride=(s["strides"], ones), padding=(padding, zeros), dilation=(s["dilation"], ones), groups=(s["groups"], 1)
-    )
+    data, *others = _packed_operands(s)
+    data, window = windowed(s, data, 2)
     return call(kernels.CONV2D, data, *others, **{key: _list(value) for key, value in window.items()}, **_fused(s))
 
 

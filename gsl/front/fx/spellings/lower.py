@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import torch
 import torch.nn.functional as F
@@ -79,7 +79,7 @@ def _fitting(overloads: Sequence[OpOverload], args: tuple[Any, ...], kwargs: Map
             native = bound(overload, args, kwargs)
         except TypeError:
             continue
-        kinds = {parameter.name: parameter.kind for parameter in _parameters(overload)}
+        kinds = {parameter.name: parameter.kind for parameter in natives.schema_of(overload)}
         if all(map(_fits, kinds.values(), native.args)) and all(
             _fits(kinds[name], value) for name, value in native.kwargs.items()
         ):
@@ -103,49 +103,30 @@ def bound(overload: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     """A call as export writes it: by position as far as possible, lists for tuples, no defaults at the end."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
-    parameters = _parameters(overload)
+    parameters = natives.schema_of(overload)
     if len(args) > sum(not parameter.kwarg_only for parameter in parameters):
         raise TypeError(f"{overload}: {len(args)} arguments are too many")
     given = dict(zip([parameter.name for parameter in parameters], args, strict=False))
     given.update({name if name != "input" else "self": value for name, value in kwargs.items()})
     last = 0
-    for name, has_default, default, kwarg_only, kind in parameters:
+    for parameter in parameters:
+        name = parameter.name
         present = name in given
-        if not present and not has_default:
+        if not present and not parameter.has_default:
             raise TypeError(f"{overload}: the argument {name!r} is missing")
-        value = given.pop(name) if present else default
+        value = given.pop(name) if present else parameter.default
         value = list(value) if isinstance(value, (tuple, list)) else value
-        differs = not has_default or present
-        if kwarg_only:
+        differs = not parameter.has_default or present
+        if parameter.kwarg_only:
             if differs:
                 named[name] = value
             continue
-        positional.append(_as_list(value) if "List[int]" in kind else value)
+        positional.append(_as_list(value) if "List[int]" in parameter.kind else value)
         if differs:
             last = len(positional)
     if given:
         raise TypeError(f"{overload}: no arguments {list(given)}")
     return Native(overload, tuple(positional[:last]), named)
-
-
-class _Parameter(NamedTuple):
-    """A parameter of an overload."""
-
-    name: str
-    has_default: bool
-    default: Any
-    kwarg_only: bool
-    kind: str
-    """The type as the schema writes it: ``Optional[List[int]]``."""
-
-
-@cache
-def _parameters(overload: OpOverload) -> tuple[_Parameter, ...]:
-    """The parameters of an overload, which torch makes anew whenever it is asked."""
-    return tuple([
-        _Parameter(a.name, a.has_default_value(), a.default_value, a.kwarg_only, str(a.type))
-        for a in overload._schema.arguments
-    ])  # fmt: skip
 
 
 def _as_list(value: Any) -> Any:

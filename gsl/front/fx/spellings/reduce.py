@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from gsl.front.fx.spellings.activation import cast
+from gsl.front.fx.spellings.activation import cast_first
 from gsl.front.fx.spellings.bind import BoundCall, FxUnreadError, flag, integer, integers, number, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
@@ -35,13 +35,7 @@ def axes(dim: Any) -> tuple[int, ...] | None:
 
 
 def _reduction(op: str) -> FxLift:
-    def read(c: BoundCall) -> Canon:
-        x = tensor(c, c.input)
-        if c.dtype is not None:
-            x = cast(c, x, dtype_name(c.dtype))
-        return Canon(op, (x,), {"axis": axes(c.dim), "keepdims": flag(c.keepdim)})
-
-    return read
+    return lambda c: Canon(op, (cast_first(c),), {"axis": axes(c.dim), "keepdims": flag(c.keepdim)})
 
 
 def _plain(op: str, *, empty: bool = False) -> FxLift:
@@ -85,9 +79,7 @@ def _arg(op: str) -> FxLift:
 
 def _vector_norm(c: BoundCall) -> Canon:
     """In a dtype in which sums of squares are no narrower than torch's own."""
-    x = tensor(c, c.input)
-    if c.dtype is not None:
-        x = cast(c, x, dtype_name(c.dtype))
+    x = cast_first(c)
     unread_unless((dtype_name(c.dtype) if c.dtype is not None else c.dtype_of(x)) in ("float32", "float64"))
     found = axes(c.dim)
     unread_unless(found is not None or c.dim is None)

@@ -99,23 +99,27 @@ def _convolution(c: BoundCall) -> Canon:
 
 def _write_conv(rank: int) -> FxLower:
     target, plain = getattr(F, f"conv{rank}d"), "NC" + SPATIAL[-rank:]
-    zeros, ones = (0,) * rank, (1,) * rank
 
     def write(s: Site) -> Native:
         x, weight = _laid_in(s, plain, "OI" + plain[2:])
-        padding = s["padding"][:rank]
-        if padding != s["padding"][rank:]:
-            x, padding = padded(x, s["padding"]), zeros
-        kwargs = options(
-            stride=(s["strides"], ones),
-            padding=(padding, zeros),
-            dilation=(s["dilation"], ones),
-            groups=(s["groups"], 1),
-        )
+        x, kwargs = windowed(s, x, rank)
         result = call(target, x, weight, *s.operands[2:], **kwargs)
         return laid_out(result, plain, s["out_layout"] or s["data_layout"])
 
     return write
+
+
+def windowed(s: Site, x: Any, rank: int) -> tuple[Any, dict[str, Any]]:
+    """The data of a convolution, padded where torch does not pad alike on both sides, and the options of its call."""
+    padding, zeros, ones = s["padding"][:rank], (0,) * rank, (1,) * rank
+    if padding != s["padding"][rank:]:
+        x, padding = padded(x, s["padding"]), zeros
+    return x, options(
+        stride=(s["strides"], ones),
+        padding=(padding, zeros),
+        dilation=(s["dilation"], ones),
+        groups=(s["groups"], 1),
+    )
 
 
 def _laid_in(s: Site, data: str, kernel: str) -> tuple[Any, Any]:
