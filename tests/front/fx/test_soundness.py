@@ -220,6 +220,20 @@ def test_an_unknown_module_may_change_a_weight() -> None:
     assert agree(old, TRIPLE(old))
 
 
+def test_a_field_of_a_call_is_known_although_its_memory_may_be_changed() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        best = x.max(0)[0]
+        known = best.to(torch.bool)
+        ranks = best.sort(0)[1]
+        known.fill_(True)
+        return ranks, known, x * 2.0 * 3.0
+
+    old = Workload.from_torch(model(forward), (torch.randn(2, 4),))
+    new = TRIPLE(old)
+    assert new.trace.count() == 1
+    assert agree(old, new)
+
+
 def test_a_graph_without_effects_is_looked_into() -> None:
     inner = fx.symbolic_trace(Double())
     module = model(lambda self, x: self.inner(x.relu()).relu(), inner=inner).eval()
