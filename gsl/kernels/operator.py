@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _LIBRARY: Final[Any] = torch.library.Library("gsl", "FRAGMENT")  # type: ignore[no-untyped-call]
 _BELOW: Final[Any] = torch._C._after_autograd_keyset
@@ -112,7 +113,8 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make:
     """The object that ``make`` makes of a weight and a bias, ``None`` at the first use of them.
 
     A weight that is computed anew for each call is so never packed. Views of the same memory, that lie in it alike,
-    share what is made. It is made again when torch's version counters tell that a tensor was changed.
+    share what is made. It is made again when torch's version counters tell that a tensor was changed, and after a step
+    of an optimiser.
     """
     memory = weight.untyped_storage()
     key: Hashable
@@ -133,6 +135,20 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make:
     if entry.made is None:
         entry.made = make()
     return entry.made
+
+
+def _forget_trained(optimiser: torch.optim.Optimizer, *_: Any) -> None:
+    """Forget what was packed of weights of which an optimiser made a step: fused ones change them uncounted."""
+    if not _ENTRIES:
+        return
+    weights = [weight for group in optimiser.param_groups for weight in group["params"]]
+    changed = {id(weight.untyped_storage()) for weight in weights if weight.layout == torch.strided}
+    for key, entry in list(_ENTRIES.items()):
+        if {id(entry.weight()), id(entry.bias)} & changed:
+            _ENTRIES.pop(key, None)
+
+
+register_optimizer_step_post_hook(_forget_trained)
 
 
 def entries() -> list[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node
+from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node
 from gsl.graph.splice import Replacement, Splicer
 from gsl.rewrite.check import changed, may_be_view, shown
 
@@ -47,8 +47,9 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
     """Let one call stand for all that have its operator, operands, attributes and type; how many went.
 
     Of two equal calls, at least one was made by a rewrite or got other operands by one, unless ``all`` is true: calls
-    that the program itself computes twice stay. So do calls with effects, opaque ones, and what reads memory that is
-    changed in place. Weights count as equal if they are one tensor, numbers if they have one value and type.
+    that the program itself computes twice stay. So do calls with effects, opaque ones, what reads memory that is
+    changed in place, and calls with one between them that may enter or leave a mode, as that without gradients. Weights
+    count as equal if they are one tensor, numbers if they have one value and type.
     """
     unsteady = _unsteady(graph)
     splicer = Splicer(graph)
@@ -58,6 +59,8 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
     for node in graph.nodes:
         if node.op in (PARAM, CONST) and node not in unsteady:
             values[node] = frozen(node.attrs["value"])
+        if node.effect is Effect.OTHER:
+            found.clear()
         if node.op in (PARAM, CONST, INPUT) or node in splicer.dead or not _is_pure(node, unsteady):
             continue
         operands = tuple([values.get(operand, operand) for operand in node.operands])

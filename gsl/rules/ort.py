@@ -110,10 +110,10 @@ def bias_fast_gelu() -> RuleSides:
 def fast_gelu() -> RuleSides:
     """gelu(x) by its approximation with tanh = fast_gelu(x)
 
-    Everywhere.
+    For tensors with axes: onnxruntime has no kernel for a number.
     """
     x = pat.Wildcard()
-    return op.GELU(x, approximate="tanh"), ort.fast_gelu(x), attr.In(x.dtype, FLOATS)
+    return op.GELU(x, approximate="tanh"), ort.fast_gelu(x), attr.In(x.dtype, FLOATS) & (x.ndim >= 1)
 
 
 @rule(priority=-1, extern_use=False)

@@ -56,6 +56,20 @@ def test_packed_and_not_packed(activation: str, bias: torch.Tensor | None, adden
     assert len(entries()) == 1
 
 
+@pytest.mark.parametrize("part", ["weight", "bias"])
+def test_steps_of_fused_optimisers_are_seen(part: str) -> None:
+    parts = {"weight": torch.nn.Parameter(W.clone()), "bias": torch.nn.Parameter(B.clone())}
+    optimiser = torch.optim.SGD([parts[part]], lr=1.0, fused=True)  # it writes past torch's version counters
+    for _ in range(2):
+        with torch.no_grad():
+            for _ in range(3):
+                assert_close(LINEAR(X, *parts.values(), None, activation="none"), F.linear(X, *parts.values()))
+        parts[part].grad = torch.ones_like(parts[part])
+        optimiser.step()
+    with torch.no_grad():
+        assert_close(LINEAR(X, *parts.values(), None, activation="none"), F.linear(X, *parts.values()))
+
+
 @pytest.mark.parametrize("way", ["onednn", "mkl"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_way(way: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,6 +110,18 @@ def test_another_kernel_is_told() -> None:
     assert abs(wl.program.evaluate(node, [x]).numpy() - exact(*wl.random_inputs())).max() > 1e-4
 
 
+def test_the_gelu_of_a_number_has_no_kernel() -> None:
+    old = Workload.from_onnx(onnx.parser.parse_model("""
+<ir_version: 10, opset_import: ["" : 20]>
+number (float x, float[1] y) => (float u, float[1] v) {
+    u = Gelu <approximate = "tanh"> (x)
+    v = Gelu <approximate = "tanh"> (y)
+}"""))
+    new = ORT(old, iterative=True)
+    assert [node.op_type for node in new.model.graph] == ["Gelu", "FastGelu"]
+    old.compare(new).check()
+
+
 ROTARY = (rotary_embedding, rotary_embedding_tables, rotary_embedding_rows)
 """Rules of which few instances are drawn: halves of tables are seldom equal by chance. They have tests of their own."""
 

@@ -151,6 +151,30 @@ def test_weights_without_versions_are_computed_at_every_run() -> None:
         equal(call(IMAGES), module(IMAGES))
 
 
+@pytest.mark.parametrize("then", ["eager", "aot_eager"])
+def test_folded_weights_follow_the_statistics_of_an_eager_training(then: str) -> None:
+    module = Branches().eval()
+    call, _ = compiled(module, EVERY_RULE, then, fold_params=True)
+    with torch.no_grad():
+        for _ in range(2):
+            equal(call(IMAGES), module(IMAGES))
+            module.train()(IMAGES)  # batch norms write past torch's counters
+            module.eval()
+        equal(call(IMAGES), module(IMAGES))
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_folded_weights_follow_the_steps_of_an_optimiser(fused: bool) -> None:
+    module = Branches().eval()
+    call, _ = compiled(module, EVERY_RULE, fold_params=True)
+    optimiser = torch.optim.SGD(module.parameters(), lr=0.1, fused=fused)
+    for _ in range(3):
+        with torch.no_grad():
+            equal(call(IMAGES), module(IMAGES))
+        sum(each.sum() for each in module(IMAGES)).backward()
+        optimiser.step()
+
+
 def test_a_weight_that_the_graph_changes_is_not_folded() -> None:
     def counting(self: Any, x: torch.Tensor) -> torch.Tensor:
         y = F.linear(x, self.v) + F.linear(x, self.w)

@@ -9,13 +9,15 @@ import torch
 from torch import fx, nn
 from transformers import BertConfig, BertModel, LlamaConfig, LlamaForCausalLM
 
-from gsl import Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import is_training
-from gsl.rules import OPTIMISING, RULES
+from gsl.rules import NORMAL, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
 from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
 
 IMAGES = torch.randn(2, 3, 8, 8)
+X = pat.Wildcard()
+RELUS = RuleSet([Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relus")])
 
 
 @pytest.mark.parametrize("fold_params", [False, True])
@@ -165,3 +167,70 @@ def test_a_layer_in_training_mode_gets_the_hint_to_leave_it(form: str) -> None:
         assert "is a layer in training mode; put the model into evaluation mode by model.eval()" in told
         assert "training mode" not in str(rule.explain(workload(Layers().eval())))
         assert "training mode" not in str(rule.explain(workload(nn.ReLU().train())))
+
+
+def without(x: torch.Tensor) -> torch.Tensor:
+    b = torch.relu(torch.relu(x))
+    with torch.no_grad():
+        a = torch.relu(torch.relu(x))
+    return a * b
+
+
+def without_first(x: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        a = torch.relu(torch.relu(x))
+    return a * torch.relu(torch.relu(x))
+
+
+def for_inference(x: torch.Tensor) -> torch.Tensor:
+    with torch.inference_mode():
+        a = torch.relu(x)
+    return a * 1 + x
+
+
+@pytest.mark.parametrize("function", [without, without_first, for_inference])
+@pytest.mark.parametrize("rules", [NORMAL, RELUS])
+@pytest.mark.parametrize("then", ["eager", "aot_eager"])
+def test_what_is_computed_without_gradients_is_not_shared(function: Any, rules: Any, then: str) -> None:
+    x = torch.randn(4, 3, requires_grad=True)
+    call, _ = compiled(function, rules, then, iterative=True)
+    expected, found = [torch.autograd.grad(each(x).sum(), x) for each in (function, call)]
+    equal(found, expected)
+
+
+def sliced(x: torch.Tensor) -> torch.Tensor:
+    return torch.vmap(lambda row: torch.relu(torch.relu(row)) * 1)(x)
+
+
+def gradient(x: torch.Tensor) -> torch.Tensor:
+    return torch.func.grad(lambda a: (torch.relu(torch.relu(a)) * 1).square().sum())(x)
+
+
+def tangent(x: torch.Tensor) -> Any:
+    return torch.func.jvp(lambda a: torch.relu(torch.relu(a)) * 1, (x,), (x,))
+
+
+@pytest.mark.parametrize("function", [sliced, gradient, tangent])
+@pytest.mark.parametrize("rules", [NORMAL, RELUS])
+def test_transforms_of_functions_are_left_as_they_are(function: Any, rules: Any) -> None:
+    def around(x: torch.Tensor) -> Any:
+        return function(torch.relu(torch.relu(x + 1)))
+
+    x = torch.randn(4, 3)
+    call, backend = compiled(around, rules, iterative=True)
+    equal(call(x), around(x))
+    (trace,) = backend.traces
+    assert trace.count() == (1 if rules is RELUS else 0)
+
+
+def test_a_mode_that_is_set_in_a_graph_stays() -> None:
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return torch.nn.functional.scaled_dot_product_attention(x, x, x) * 1
+
+    after = Recorder()
+    call, backend = compiled(forward, NORMAL, after)
+    x = torch.randn(1, 2, 4, 8)
+    equal(call(x), forward(x), rtol=1e-4, atol=1e-5)
+    assert backend.traces[0].summary() == {"multiply-one": 1}
+    assert after.calls(torch.nn.attention._sdpa_kernel) == 2

@@ -17,6 +17,7 @@ from torch import fx
 from torch._dynamo.source import ConstantSource
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gsl.errors import FrontEndError
 from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of
@@ -194,6 +195,17 @@ class Hoisted:
         self.call = call
         self._known: tuple[list[tuple[Any, ...]], Sequence[Any]] | None = None
         """The state of those weights, and the values that were computed from them."""
+        self._forget_when_trained()
+
+    def _forget_when_trained(self) -> None:
+        """Forget the values at each step of an optimiser: fused ones change weights without counting that."""
+        own = weakref.ref(self)
+
+        def forget(*_: Any) -> None:
+            if (hoisted := own()) is not None:
+                hoisted._known = None
+
+        weakref.finalize(self, register_optimizer_step_post_hook(forget).remove)
 
     def __call__(self, *inputs: Any) -> Any:
         weights = [inputs[place] for place in self.places]
@@ -212,11 +224,21 @@ def _state(weight: torch.Tensor) -> tuple[Any, ...] | None:
     tell."""
     if weight.is_inference():
         return None
-    return weakref.ref(weight), weight._version, weight.data_ptr()
+    value = weight.detach().clone() if _may_be_statistic(weight) else None
+    return weakref.ref(weight), weight._version, weight.data_ptr(), value
 
 
 def _is_state(state: tuple[Any, ...], weight: torch.Tensor) -> bool:
-    return state[0]() is weight and state[1:] == (weight._version, weight.data_ptr())
+    if state[0]() is not weight or state[1:3] != (weight._version, weight.data_ptr()):
+        return False
+    return state[3] is None or torch.equal(state[3], weight)
+
+
+def _may_be_statistic(weight: torch.Tensor) -> bool:
+    """True for a buffer that a batch norm in training may have changed, which torch does not count. On other devices
+    than a CPU, it would take too long to look at the values."""
+    is_buffer = not isinstance(weight, torch.nn.Parameter) and weight.device.type == "cpu"
+    return is_buffer and weight.ndim == 1 and weight.is_floating_point()
 
 
 def _wanted(module: fx.GraphModule) -> list[fx.Node]:

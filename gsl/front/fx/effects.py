@@ -165,11 +165,21 @@ class EffectReader(FxReader):
         return self._call_effect(node) if form is None else form.effect
 
     def _call_effect(self, node: fx.Node) -> Effect | None:
+        if self._sets_mode(node):
+            return Effect.OTHER
         if str(node.target) != "wrap_with_set_grad_enabled":
             return _effect(node)
         # The call of a graph with gradients on or off has the effects of its calls.
         body = getattr(self.root, str(getattr(node.args[1], "target", None)), None)
         return None if isinstance(body, fx.GraphModule) and _is_understood(body) else Effect.OTHER
+
+    def _sets_mode(self, node: fx.Node) -> bool:
+        """True for the call of a function that gives no tensor and is given none, but what such a call gives: it is
+        made for what it does, as those that enter and leave modes."""
+        calls = (node, *node.all_input_nodes)
+        return all(_is_function(call) and self.values.type(call) is None for call in calls) and not any(
+            operand.all_input_nodes for operand in node.all_input_nodes
+        )
 
     def _module_effect(self, node: fx.Node) -> Effect | None:
         module = self.module(node)
@@ -229,8 +239,7 @@ def _shared_forms() -> dict[Any, FxCallSignature]:
 _NOT_ALONE: Final = frozenset(
     (
         operator.getitem, torch.ops.higher_order.invoke_subgraph, torch.ops.aten.mm.default,
-        torch.ops.aten.addmm.default, torch.ops.aten.detach_.default, torch.amp.autocast_mode._enter_autocast,
-        torch.amp.autocast_mode._exit_autocast,
+        torch.ops.aten.addmm.default, torch.ops.aten.detach_.default,
     )
 )  # fmt: skip
 """The roles of calls that are read together with others, or have no reading: see
@@ -241,7 +250,7 @@ def _role(target: Any, canon: Canon | None) -> Role:
     """The role of a call among others; ``canon`` is its reading."""
     if target in _ASSERTIONS:
         return Role.CHECK
-    if target in _NOT_ALONE or spellings.has_fields(target):
+    if target in _NOT_ALONE or _region_step(target) or spellings.has_fields(target):
         return Role.OTHER
     return Role.FACTOR if canon is not None and canon.op == "transpose" else Role.ALONE
 
@@ -289,9 +298,7 @@ def _is_check(target: Any) -> bool:
 
 def _is_foreign(node: fx.Node) -> bool:
     """True for the call of a function that is none of torch's or Python's own."""
-    return node.op == "call_function" and not isinstance(
-        node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
-    ) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
+    return _is_function(node) and not _known_pure(node.target) and node.target not in _SIDE_EFFECTS
 
 
 def exchanges(target: Any) -> bool:
@@ -331,13 +338,21 @@ def _effect(node: fx.Node) -> Effect | None:
 
 
 def opens_region(node: fx.Node) -> int:
-    """1 for a call that enters a region of autocast, -1 for one that leaves it.
+    """1 for a call that enters a region of autocast or of a transform of ``torch.func``, -1 for one that leaves it.
 
-    Within one, calls have other types than their operators say, so the view leaves them as they are.
+    Within one, calls have other types than their operators say, or values of another kind, so the view leaves them as
+    they are.
     """
-    if node.target is torch.amp.autocast_mode._enter_autocast:
+    return _region_step(node.target)
+
+
+def _region_step(target: Any) -> int:
+    if target is torch.amp.autocast_mode._enter_autocast:
         return 1
-    return -1 if node.target is torch.amp.autocast_mode._exit_autocast else 0
+    if target is torch.amp.autocast_mode._exit_autocast:
+        return -1
+    name = getattr(target, "__name__", "")
+    return name.endswith("_increment_nesting") - name.endswith("_decrement_nesting")
 
 
 def _is_understood(module: torch.nn.Module) -> bool:
@@ -350,6 +365,13 @@ def _is_understood(module: torch.nn.Module) -> bool:
     reader = EffectReader(module, Values())
     calls = [node for node in module.graph.nodes if node.op in CALLS]
     return not any(reader.mutated(node) or reader.effect(node) for node in calls)
+
+
+def _is_function(node: fx.Node) -> bool:
+    """True for the call of a function that is no operator."""
+    return node.op == "call_function" and not isinstance(
+        node.target, OpOverload | OpOverloadPacket | HigherOrderOperator
+    )
 
 
 def _known_pure(target: Any) -> bool:

@@ -214,7 +214,7 @@ class FxLoader(Loader):
         if not node.users or any(user.target is not operator.getitem for user in node.users):
             return False
         readings = self.reader.read_fields(node)
-        if readings is None:
+        if readings is None or any(user in self.mutations.exposed for user in node.users):
             return False
         noted: dict[fx.Node, Canon] = {}
         unread: set[fx.Node] = set()

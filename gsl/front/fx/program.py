@@ -189,11 +189,10 @@ class GraphModuleProgram(FxProgram):
 
     def _find_values(self) -> Values:
         values = Values()
-        if self._examples is None:
-            return values
         calls = [node for node in self._module.graph.nodes if node.op not in ("output", "get_attr")]
-        if any(values.value(node) is UNKNOWN for node in calls):
+        if self._examples is not None and any(values.value(node) is UNKNOWN for node in calls):
             values = Values(propagate(self._module, self._examples))
+        values.forget_reshaped(calls)
         return values
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -125,6 +125,21 @@ def _tensor_type(shape: Sequence[int], dtype: torch.dtype) -> Type:
     return _common(TensorType(tuple(map(dim_of, shape)), dtype_name(dtype)))
 
 
+_RESHAPING: Final = frozenset(
+    (
+        "as_strided_", "resize_", "resize_as_", "set_", "squeeze_", "swapaxes_", "swapdims_", "t_", "transpose_",
+        "unsqueeze_",
+    )
+)  # fmt: skip
+"""The calls that change the shape of a tensor itself."""
+
+
+def _reshapes(node: fx.Node) -> bool:
+    target = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return name.partition(".")[0] in _RESHAPING
+
+
 class Values:
     """The known values of the nodes of one native graph: those in its metadata, and those worked out beside it."""
 
@@ -153,6 +168,15 @@ class Values:
             case LiteralOperand():
                 return type_of_value(argument.value)
         return type_of_value(argument)
+
+    def forget_reshaped(self, nodes: Sequence[fx.Node]) -> None:
+        """Forget the tensors of which one of these calls changes the shape: they have another one before it."""
+        found = [self.value(operand) for node in nodes if _reshapes(node) for operand in node.all_input_nodes[:1]]
+        changed = {id(value) for value in found if isinstance(value, torch.Tensor)}
+        if changed:
+            for node in nodes:
+                if id(self.value(node)) in changed:
+                    self.known[node] = UNKNOWN
 
     def forget(self, nodes: Iterable[fx.Node]) -> None:
         """Drop the known values of nodes that are gone."""

@@ -220,6 +220,38 @@ def test_an_unknown_module_may_change_a_weight() -> None:
     assert agree(old, TRIPLE(old))
 
 
+def test_a_field_of_a_call_is_known_although_its_memory_may_be_changed() -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        best = x.max(0)[0]
+        known = best.to(torch.bool)
+        ranks = best.sort(0)[1]
+        known.fill_(True)
+        return ranks, known, x * 2.0 * 3.0
+
+    old = Workload.from_torch(model(forward), (torch.randn(2, 4),))
+    new = TRIPLE(old)
+    assert new.trace.count() == 1
+    assert agree(old, new)
+
+
+@pytest.mark.parametrize("reshape", [lambda a: a.t_(), lambda a: a.unsqueeze_(0), lambda a: torch.ops.aten.t_(a)])
+@pytest.mark.parametrize("load", [Workload.from_fx, lambda graph, _: Workload.from_fx(graph)])
+def test_a_tensor_whose_shape_is_changed_later_has_another_one_before(reshape: Any, load: Any) -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        y = x * 2.0
+        total = y.sum() * 2.0 * 3.0
+        reshape(y)
+        return total, y
+
+    graphs: list[fx.GraphModule] = []
+    torch.compile(model(forward), backend=lambda graph, _: graphs.append(graph) or graph.forward)(torch.randn(2, 3))
+    by_columns = Subst(op.Sum(X), op.Mean(X) * X.shape[0] * X.shape[1], where=X.shape[1] == 2)
+    for graph in (*graphs, traced(model(forward))):
+        old = load(graph, (torch.randn(2, 3),))
+        assert TRIPLE(old).trace.count() == 1
+        assert by_columns(TRIPLE(old)).trace.count() == by_columns(old).trace.count() == 0
+
+
 def test_a_graph_without_effects_is_looked_into() -> None:
     inner = fx.symbolic_trace(Double())
     module = model(lambda self, x: self.inner(x.relu()).relu(), inner=inner).eval()
