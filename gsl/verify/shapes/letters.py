@@ -12,7 +12,7 @@ from gsl.graph import TUPLE, TensorType, TupleType, Type
 from gsl.spec import REQUIRED, TABLE, Trait
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
-from gsl.verify.solve import Solver
+from gsl.verify.solve import JOINING, Solver
 
 Letters = Sequence[Any]
 """A letter for each axis; a number for one of that size."""
@@ -45,10 +45,10 @@ def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
 
 def by_letters(
     s: Solver, draft: NodeDraft, goal: Goal, terms: Iterable[Letters], result: Letters,
-    dtypes: Mapping[int, str] | None = None,
+    dtypes: Mapping[int, str] | None = None, joins: bool = False,
 ) -> None:  # fmt: skip
     """Decide the operands of a call, or the fields of a tuple, of which the letters are known; ``dtypes`` are those of
-    operands at some places, where they are not that of the result."""
+    operands at some places, where they are not that of the result. With ``joins``, they need not have one dtype."""
     sizes = sizes_of([(result, goal)])
     rows = [row for row in enumerate(zip(draft.operands, terms)) if row[1][0] is not None]
     dtype = goal.dtype
@@ -58,7 +58,7 @@ def by_letters(
                 sizes.update({letter: letter for letter in term if isinstance(letter, int)})
                 sizes.update({letter: s.size(sizes.get(letter)) for letter in term if term.count(letter) > 1})
                 own = (dtypes or {}).get(place)
-                wanted = s.joined(dtype) if draft.op == TUPLE else own or dtype
+                wanted = s.joined(dtype) if joins else own or dtype
                 kind = s.solve(operand, Goal(tuple([sizes.get(letter) for letter in term]), wanted))
                 sizes.update(zip(term, operand.dims))
                 dtype = dtype if own else kind.dtype
@@ -115,7 +115,8 @@ class LetterRule:
         x.wants_ndim = x.wants_ndim if x.solved else rank
         normal = partial(self._normal, draft, rank)
         axes = s.attr(draft, self.attribute, self.axes(rank), partial(fits, rank), normal) if self.attribute else None
-        by_letters(s, owner, goal, *self.spelled(LETTERS[:rank], axes, draft.attrs), self.dtypes)
+        spelled = self.spelled(LETTERS[:rank], axes, draft.attrs)
+        by_letters(s, owner, goal, *spelled, self.dtypes, draft.op in JOINING)
 
     def _rank(self, s: Solver, draft: NodeDraft, known: Goal, fits: Callable[[int, Any], bool]) -> int:
         """A rank of the first operand for which some axes give the wanted result."""
