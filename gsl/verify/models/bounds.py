@@ -294,9 +294,7 @@ def _linear(o: Bounds, op: str, x: Any, **attrs: Any) -> Rounded:
     lifted = o.lift(x)
     if not lifted.value.is_floating_point():
         lifted = Rounded(lifted.value.double(), lifted.error)
-    count = kinds.terms("cumsum" if op == "cumsum" else "sum", (lifted.value,), attrs) if "axis" in attrs else (
-        lifted.value.numel()
-    )  # fmt: skip
+    count = kinds.terms(op, (lifted.value,), attrs) if op in kinds.SUMS else lifted.value.numel()
     own = meaning(op)(torch, lifted.value.abs(), **attrs)
     own = _sum_rounding(o, [lifted.value], own, count) if op in kinds.SUMS else own * ((count + 2) * UNIT)
     return _known(meaning(op)(torch, lifted.value, **attrs), meaning(op)(torch, lifted.error, **attrs), own)
@@ -313,7 +311,7 @@ def _products(o: Bounds, op: str, *operands: Any, **attrs: Any) -> Rounded:
 
     result = compute(values)
     magnitudes = [x.value.abs() for x in factors]
-    count = max(kinds.terms(op, (values,) if is_tuple else values, attrs), 1)
+    count = kinds.terms(op, (values,) if is_tuple else values, attrs)
     own = _sum_rounding(o, values, compute(magnitudes), count)
     spread = torch.zeros(result.shape, dtype=torch.float64)
     for i, x in enumerate(factors):

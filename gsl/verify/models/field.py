@@ -213,7 +213,7 @@ def _adds(o: Field, op: str, x: Any, y: Any, **attrs: Any) -> Residues:
 
 def _sums(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
     x = o.lift(x)
-    count = max(kinds.terms(op, (x.any_part,), attrs), 1) + 1
+    count = kinds.terms(op, (x.any_part,), attrs) + 1
     up, down = x.up + (count - 1) * x.down, count * x.down
     weight = None if x.weight is None else count * x.weight
     return _combined(o, (x,), lambda a: meaning(op)(torch, a, **attrs), up, down, weight)
@@ -225,7 +225,7 @@ def _products(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
     if len(factors) > 2:
         raise UncoveredCall(f"{op} of more than two tensors")
     parts = [x.any_part for x in factors]
-    count = max(kinds.terms(op, (parts,) if is_tuple else parts, attrs), 1)
+    count = kinds.terms(op, (parts,) if is_tuple else parts, attrs)
     if count > MOST_TERMS:
         raise UncoveredCall(f"a sum of more than {MOST_TERMS} products")
     up = sum([x.up for x in factors]) + (count - 1) * sum([x.down for x in factors])

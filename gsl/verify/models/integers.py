@@ -134,7 +134,7 @@ def _products(o: Integers, op: str, *operands: Any, **attrs: Any) -> Exact:
     factors = [o.lift(x) for x in (operands[0] if isinstance(operands[0], tuple) else operands)]
     parts = [factor.numerators for factor in factors]
     given = (parts,) if isinstance(operands[0], tuple) else parts
-    coefficient = max(kinds.terms(op, given, attrs), 1) * math.prod([factor.coefficient for factor in factors])
+    coefficient = kinds.terms(op, given, attrs) * math.prod([factor.coefficient for factor in factors])
     degree = sum([factor.degree for factor in factors])
     # The bound goes before the product, so that nothing is computed that would not be exact.
     o.exact(None, 1, coefficient, degree)
@@ -145,7 +145,7 @@ def _products(o: Integers, op: str, *operands: Any, **attrs: Any) -> Exact:
 
 def _sums(o: Integers, op: str, x: Any, **attrs: Any) -> Exact:
     x = o.lift(x)
-    count = max(kinds.terms(op, (x.numerators,), attrs), 1) + 1
+    count = kinds.terms(op, (x.numerators,), attrs) + 1
     return o.exact(meaning(op)(torch, x.numerators, **attrs), x.denominator, x.coefficient * count, x.degree)
 
 

@@ -50,10 +50,10 @@ def by_letters(
     """Decide the operands of a call, or the fields of a tuple, of which the letters are known; ``dtypes`` are those of
     operands at some places, where they are not that of the result. With ``joins``, they need not have one dtype."""
     sizes = sizes_of([(result, goal)])
-    rows = [row for row in enumerate(zip(draft.operands, terms)) if row[1][0] is not None]
+    rows = [(place, each, term) for place, (each, term) in enumerate(zip(draft.operands, terms)) if each is not None]
     dtype = goal.dtype
-    for operand in [*(each for _, (each, _) in rows if each.solved), *first_computed(s, *draft.operands)]:
-        for place, (same, term) in rows:
+    for operand in [*(each for _, each, _ in rows if each.solved), *first_computed(s, *draft.operands)]:
+        for place, same, term in rows:
             if same is operand:
                 sizes.update({letter: letter for letter in term if isinstance(letter, int)})
                 sizes.update({letter: s.size(sizes.get(letter)) for letter in term if term.count(letter) > 1})
