@@ -90,6 +90,9 @@ class LetterRule:
         """Decide the attributes and the operands of a call."""
         spec = TABLE[str(draft.op)]
         for name, declared in spec.attrs.items():
+            is_given, value = s.given_attr(draft, name) if declared.derive is not None else (False, None)
+            if is_given:
+                draft.attrs[name] = value
             is_free = declared.derive is None and (declared.candidates or declared.default is not REQUIRED)
             if is_free and name != self.attribute:
                 s.attr(draft, name)

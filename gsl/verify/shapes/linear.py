@@ -32,14 +32,6 @@ def _batches(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
 
 _OF_ROWS = (2, 3, 1, 4)
 """The ranks of what a dense layer is applied to."""
-_DENSE = LetterRule(_units, ranks=_OF_ROWS)
-
-
-def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    is_given, units = s.given_attr(draft, "units")
-    if is_given:
-        draft.attrs["units"] = units
-    _DENSE(s, draft, goal)
 
 
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -127,7 +119,7 @@ def einsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 RULES: dict[str, ShapeRule] = {
-    "nn.dense": dense,
+    "nn.dense": LetterRule(_units, ranks=_OF_ROWS),
     "matmul": matmul,
     "nn.batch_matmul": LetterRule(_batches, ranks=(3,)),
     "nn.attention": attention,
