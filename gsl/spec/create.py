@@ -7,7 +7,7 @@ from typing import Any
 
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
-from gsl.spec.examples import call
+from gsl.spec.examples import Example, call
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Types
 
 _SHAPE = AttrSpec(REQUIRED, n.shape)
@@ -36,25 +36,17 @@ def _arange(torch: Any, start: Any, stop: Any, step: Any, dtype: str) -> Any:
     return torch.arange(start, stop, step, dtype=getattr(torch, dtype))
 
 
+def _constant(name: str, example: Example) -> OpSpec:
+    """A function of ``torch`` that makes a tensor of one number."""
+    return OpSpec(
+        name, name.title(), (), lambda torch, shape, dtype: getattr(torch, name)(shape, dtype=getattr(torch, dtype)),
+        {"shape": _SHAPE, "dtype": _FLOAT32}, examples=(example,), torch_names=f"new_{name}",
+    )  # fmt: skip
+
+
 OPS: tuple[OpSpec, ...] = (
-    OpSpec(
-        "zeros",
-        "Zeros",
-        (),
-        lambda torch, shape, dtype: torch.zeros(shape, dtype=getattr(torch, dtype)),
-        {"shape": _SHAPE, "dtype": _FLOAT32},
-        examples=(call(shape=(2, 3)),),
-        torch_names="new_zeros",
-    ),
-    OpSpec(
-        "ones",
-        "Ones",
-        (),
-        lambda torch, shape, dtype: torch.ones(shape, dtype=getattr(torch, dtype)),
-        {"shape": _SHAPE, "dtype": _FLOAT32},
-        examples=(call(shape=3, dtype="int64"),),
-        torch_names="new_ones",
-    ),
+    _constant("zeros", call(shape=(2, 3))),
+    _constant("ones", call(shape=3, dtype="int64")),
     # The value is an operand, a number or a tensor of one element; dtype "" is its own.
     OpSpec(
         "full",

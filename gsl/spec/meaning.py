@@ -224,7 +224,7 @@ def evaluate(spec: OpSpec, operands: Sequence[Any], attrs: Mapping[str, Any]) ->
     """The value of a call on torch tensors, Python numbers, and tuples of tensors. ValueError for bad attributes."""
     import torch
 
-    own = _own_attrs(spec, attrs, tuple(map(_type_of, operands))) if attrs or spec.attrs else {}
+    own = _own_attrs(spec, attrs, tuple(map(type_of, operands))) if attrs or spec.attrs else {}
     if has_symbols(own):
         unknown = {name: value for name, value in own.items() if has_symbols(value)}
         raise ValueError(f"{spec.name}: a value needs known sizes, found {unknown}")
@@ -416,7 +416,7 @@ def _type_by_run(
 
     try:
         with mode, torch.no_grad(), torch._C._DisableAutocast(), quiet():
-            found = _type_of(_run(torch, spec, tuple(map(made, operands)), concrete(dict(attrs))))
+            found = type_of(_run(torch, spec, tuple(map(made, operands)), concrete(dict(attrs))))
     except Exception as error:
         # Whatever torch's kernels raise, the call is ill-typed; the first line has the reason.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -488,10 +488,10 @@ def _run(torch: Any, spec: OpSpec, operands: Sequence[Any], attrs: Mapping[str, 
     return tuple(result) if spec.fields else result
 
 
-def _type_of(value: Any) -> Type | None:
+def type_of(value: Any) -> Type | None:
     """The type of a tensor or a tuple of tensors; ``None`` for anything else."""
     if isinstance(value, (tuple, list)):
-        return TupleType(tuple(map(_type_of, value)))
+        return TupleType(tuple(map(type_of, value)))
     if not hasattr(value, "dtype"):
         return None
     return TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))

@@ -198,13 +198,13 @@ def sequence(value: Any, expected: str = "a tuple") -> tuple[Any, ...]:
     return tuple(value)
 
 
-def integers(value: Any, types: Types = ()) -> tuple[int, ...]:
+def integers(value: Any, types: Types = (), expected: str = "an integer or a tuple of integers") -> tuple[int, ...]:
     """A tuple of ints, also from one int."""
     items = value if isinstance(value, (tuple, list)) else (value,)
     try:
         return tuple(map(integer, items))
     except ValueError:
-        raise wrong(value, "an integer or a tuple of integers") from None
+        raise wrong(value, expected) from None
 
 
 def per_axis(count: int, least: int = 1) -> Normaliser:
@@ -212,10 +212,7 @@ def per_axis(count: int, least: int = 1) -> Normaliser:
     expected = f"an integer of at least {least} or a tuple of {count} of them"
 
     def convert(value: Any, types: Types) -> tuple[int, ...]:
-        try:
-            items = integers(value)
-        except ValueError:
-            raise wrong(value, expected) from None
+        items = integers(value, types, expected)
         if len(items) == 1 and count > 1 and not isinstance(value, (tuple, list)):
             items = items * count
         if len(items) != count or min(items) < least:
@@ -233,10 +230,7 @@ def padding(count: int) -> Normaliser:
     expected = "a non-negative integer or a tuple of " + ("1 or 2" if count == 1 else f"{count} or {2 * count}")
 
     def convert(value: Any, types: Types) -> tuple[int, ...]:
-        try:
-            items = integers(value)
-        except ValueError:
-            raise wrong(value, expected) from None
+        items = integers(value, types, expected)
         if not isinstance(value, (tuple, list)):
             items = items * count
         if len(items) == count:

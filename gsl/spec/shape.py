@@ -376,7 +376,10 @@ OPS: tuple[OpSpec, ...] = (
         "ExpandDims",
         ("data",),
         _expand_dims,
-        {"axis": AttrSpec(REQUIRED, n.axis(n.one_more(n.rank))), "num_newaxis": AttrSpec(1, n.positive)},
+        {
+            "axis": AttrSpec(REQUIRED, n.axis(n.one_more(n.rank))),
+            "num_newaxis": AttrSpec(1, n.positive, candidates=(1, 2)),
+        },
         traits=_LAYOUT,
         aliases=("unsqueeze",),
         examples=(call(e.X, axis=-1), call(e.X, axis=1, num_newaxis=2)),

@@ -225,7 +225,8 @@ def _cached(call: CallKey) -> Type | ValueError | None:
     make = torch.ones if spec.name in _DIVISIONS else torch.zeros
     try:
         with torch.no_grad(), _without_onednn(torch):
-            return _type(meaning.evaluate(spec, [_tensor(torch, known, make) for known in call.operands], call.attrs))
+            operands = [_tensor(torch, known, make) for known in call.operands]
+            return meaning.type_of(meaning.evaluate(spec, operands, call.attrs))
     except Exception as refusal:
         if "not implemented" not in str(refusal):
             return ValueError(str(refusal).partition("\n")[0])
@@ -254,9 +255,3 @@ def _tensor(torch: Any, known: Known, make: Any) -> Any:
             raise ValueError(f"{known} is too large")
         return make(known.shape, dtype=getattr(torch, known.dtype))
     return known
-
-
-def _type(value: Any) -> Type:
-    if isinstance(value, tuple):
-        return TupleType(tuple(map(_type, value)))
-    return TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))

@@ -14,6 +14,7 @@ import torch
 
 from gsl.graph import TUPLE, TensorType
 from gsl.spec import TABLE
+from gsl.verify.models import kinds
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import StraightLineProgram, StraightLineStep, is_floating, literal_tensor, rational
 
@@ -50,6 +51,10 @@ class Algebra:
 
     def lift(self, value: Any) -> Any:
         """A native value or a number as a value of the model."""
+        raise NotImplementedError
+
+    def joined(self, values: Sequence[Any], function: Callable[..., Any]) -> Any:
+        """A value whose elements are those of several values, as a function of tensors puts them together."""
         raise NotImplementedError
 
     def outputs(self, program: StraightLineProgram, leaves: Mapping[str, Any]) -> list[Any]:
@@ -156,6 +161,33 @@ def moves(o: Algebra, op: str, x: Any, *others: Any, **attrs: Any) -> Any:
     return o.lift(x).mapped(lambda part: meaning(op)(torch, part, *rest, **attrs))
 
 
+_CHOOSING: Final[Mapping[str, int]] = {"where": 0, "scatter": 1}
+"""The operands by which elements are chosen, which are what they are."""
+
+
+def joins(o: Algebra, op: str, *operands: Any, **attrs: Any) -> Any:
+    """An operator whose elements are those of its operands."""
+    if isinstance(operands[0], tuple):
+        return o.joined(operands[0], lambda *parts: meaning(op)(torch, parts, **attrs))
+    choosing = _CHOOSING.get(op)
+    if choosing is not None and isinstance(operands[choosing], o.value):
+        raise UncoveredCall(f"{op} by a float")
+
+    def join(*parts: Any) -> Any:
+        rest = iter(parts)
+        return meaning(op)(torch, *[x if i == choosing else next(rest) for i, x in enumerate(operands)], **attrs)
+
+    return o.joined([x for i, x in enumerate(operands) if i != choosing], join)
+
+
+def power(o: Algebra, op: str, x: Any, exponent: Fraction) -> Any:
+    """A power with an exponent of at most 8, in wholes or halves."""
+    base = result = o.lift(x) if exponent.denominator == 1 else o("sqrt", x)
+    for _ in range(abs(exponent.numerator) - 1):
+        result = o("multiply", result, base)
+    return result if exponent > 0 else o("divide", 1, result)
+
+
 def clip(o: Algebra, op: str, x: Any, *, a_min: Any, a_max: Any) -> Any:
     """The larger of a number and one bound, and the smaller of that and another one."""
     x = o.lift(x) if a_min is None else o("maximum", x, a_min)
@@ -163,6 +195,7 @@ def clip(o: Algebra, op: str, x: Any, *, a_min: Any, a_max: Any) -> Any:
 
 
 COMMON: Mapping[str, AlgebraRule] = {
+    **dict.fromkeys(kinds.JOINS, joins),
     "zeros": lambda o, op, *, shape, dtype: fill(o, 0, shape),
     "ones": lambda o, op, *, shape, dtype: fill(o, 1, shape),
     "full": lambda o, op, x, *, shape, dtype: fill(o, x, shape),

@@ -24,6 +24,7 @@ from gsl.verify.models.algebra import (
     Algebra,
     AlgebraRule,
     as_floats,
+    joins,
     meaning,
     moves,
     real_call,
@@ -94,6 +95,10 @@ class Bounds(Algebra):
             return value
         tensor = value if isinstance(value, torch.Tensor) else torch.tensor(float(value), dtype=torch.float64)
         return Rounded(tensor, torch.zeros(tensor.shape, dtype=torch.float64))
+
+    def joined(self, values: Sequence[Any], function: Callable[..., Any]) -> Rounded:
+        lifted = [self.lift(value) for value in values]
+        return _known(function(*[x.value for x in lifted]), function(*[x.error for x in lifted]))
 
     def is_native(self, step: StraightLineStep, operands: Sequence[Any]) -> bool:
         fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
@@ -264,18 +269,8 @@ def _meant(op: str, values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     return meaning(op)(torch, *operands, **attrs)
 
 
-def _joins(o: Bounds, op: str, *operands: Any, **attrs: Any) -> Any:
-    if isinstance(operands[0], tuple):
-        fields = [o.lift(x) for x in operands[0]]
-        values, errors = ([getattr(x, part) for x in fields] for part in ("value", "error"))
-        return _known(meaning(op)(torch, values, **attrs), meaning(op)(torch, errors, **attrs))
-    if op == "scatter":
-        data, places, updates = o.lift(operands[0]), operands[1], o.lift(operands[2])
-        parts = [(data.value, value_of(places), updates.value), (data.error, value_of(places), updates.error)]
-        return _selected(Rounded(*[meaning(op)(torch, *part, **attrs) for part in parts]), (places,))
-    lifted = [o.lift(x) for x in operands]
-    values, errors = [x.value for x in lifted], [x.error for x in lifted]
-    return _known(meaning(op)(torch, *values, **attrs), meaning(op)(torch, *errors, **attrs))
+def _scatter(o: Bounds, op: str, data: Any, places: Any, updates: Any, **attrs: Any) -> Any:
+    return _selected(joins(o, op, data, value_of(places), updates, **attrs), (places,))
 
 
 def _moves(o: Bounds, op: str, x: Any, *others: Any, **attrs: Any) -> Any:
@@ -299,9 +294,7 @@ def _linear(o: Bounds, op: str, x: Any, **attrs: Any) -> Rounded:
     lifted = o.lift(x)
     if not lifted.value.is_floating_point():
         lifted = Rounded(lifted.value.double(), lifted.error)
-    count = kinds.terms("cumsum" if op == "cumsum" else "sum", (lifted.value,), attrs) if "axis" in attrs else (
-        lifted.value.numel()
-    )  # fmt: skip
+    count = kinds.terms(op, (lifted.value,), attrs) if op in kinds.SUMS else lifted.value.numel()
     own = meaning(op)(torch, lifted.value.abs(), **attrs)
     own = _sum_rounding(o, [lifted.value], own, count) if op in kinds.SUMS else own * ((count + 2) * UNIT)
     return _known(meaning(op)(torch, lifted.value, **attrs), meaning(op)(torch, lifted.error, **attrs), own)
@@ -318,7 +311,7 @@ def _products(o: Bounds, op: str, *operands: Any, **attrs: Any) -> Rounded:
 
     result = compute(values)
     magnitudes = [x.value.abs() for x in factors]
-    count = max(kinds.terms(op, (values,) if is_tuple else values, attrs), 1)
+    count = kinds.terms(op, (values,) if is_tuple else values, attrs)
     own = _sum_rounding(o, values, compute(magnitudes), count)
     spread = torch.zeros(result.shape, dtype=torch.float64)
     for i, x in enumerate(factors):
@@ -358,15 +351,14 @@ def _logic(o: Bounds, op: str, x: Any, **attrs: Any) -> Any:
     return _known(result, meaning("max")(torch, x.error, **attrs))
 
 
-_RULES: dict[str, AlgebraRule] = dict(COMMON)
+_RULES: dict[str, AlgebraRule] = {op: rule for op, rule in COMMON.items() if op != "where"}
 _RULES.update(dict.fromkeys(kinds.MOVES - {"copy", "nn.dropout"}, _moves))
-_RULES.update(dict.fromkeys(kinds.JOINS - {"where"}, _joins))
 _RULES.update(dict.fromkeys(kinds.SUMS | kinds.AVG_POOLS, _linear))
 _RULES.update(dict.fromkeys(kinds.PRODUCTS - {"multiply"}, _products))
 _RULES.update(dict.fromkeys(kinds.MAX_POOLS | {"max", "min"}, _extremes))
 _RULES.update(dict.fromkeys(("argmax", "argmin"), _places))
 _RULES.update(dict.fromkeys(("all", "any"), _logic))
-_RULES["nn.bias_add"] = _bias_add
+_RULES.update({"nn.bias_add": _bias_add, "scatter": _scatter})
 Bounds.rules = _RULES
 
 

@@ -24,7 +24,7 @@ import torch
 
 from gsl.pat.typed import Domain
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, meaning, moves
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, joins, meaning, moves, power
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import rational
 
@@ -136,6 +136,10 @@ class Field(Algebra):
             return Residues(whole % P, whole % Q, 0, 0, 0)
         return self.constant([rational(value)], ())
 
+    def joined(self, values: Sequence[Any], function: Callable[..., Any]) -> Residues:
+        lifted = [self.lift(value) for value in values]
+        return _combined(self, lifted, function, *_common(lifted))
+
     def differing(self, expected: Any, found: Any) -> Any:
         """True where two values differ; Uncovered if they have no modulus in common."""
         if not isinstance(expected, Residues) and not isinstance(found, Residues):
@@ -201,26 +205,6 @@ def _common(values: Sequence[Residues]) -> tuple[int, int, int | None]:
     return max([x.up for x in values], default=0), max([x.down for x in values], default=0), weight
 
 
-def _joins(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
-    if isinstance(operands[0], tuple):
-        fields = [o.lift(x) for x in operands[0]]
-        return _combined(o, fields, lambda *parts: meaning(op)(torch, parts, **attrs), *_common(fields))
-    if op in ("where", "scatter"):
-        fixed = 0 if op == "where" else 1
-        kept = operands[fixed]
-        if isinstance(kept, Residues):
-            raise UncoveredCall(f"{op} by a float")
-        chosen = [o.lift(x) for i, x in enumerate(operands) if i != fixed]
-
-        def choose(one: Any, other: Any) -> Any:
-            parts = (kept, one, other) if op == "where" else (one, kept, other)
-            return meaning(op)(torch, *parts, **attrs)
-
-        return _combined(o, chosen, choose, *_common(chosen))
-    lifted = [o.lift(x) for x in operands]
-    return _combined(o, lifted, lambda *parts: meaning(op)(torch, *parts, **attrs), *_common(lifted))
-
-
 def _adds(o: Field, op: str, x: Any, y: Any, **attrs: Any) -> Residues:
     x, y = o.lift(x), o.lift(y)
     weight = None if x.weight is None or y.weight is None else x.weight + y.weight
@@ -229,7 +213,7 @@ def _adds(o: Field, op: str, x: Any, y: Any, **attrs: Any) -> Residues:
 
 def _sums(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
     x = o.lift(x)
-    count = max(kinds.terms(op, (x.any_part,), attrs), 1) + 1
+    count = kinds.terms(op, (x.any_part,), attrs) + 1
     up, down = x.up + (count - 1) * x.down, count * x.down
     weight = None if x.weight is None else count * x.weight
     return _combined(o, (x,), lambda a: meaning(op)(torch, a, **attrs), up, down, weight)
@@ -241,7 +225,7 @@ def _products(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
     if len(factors) > 2:
         raise UncoveredCall(f"{op} of more than two tensors")
     parts = [x.any_part for x in factors]
-    count = max(kinds.terms(op, (parts,) if is_tuple else parts, attrs), 1)
+    count = kinds.terms(op, (parts,) if is_tuple else parts, attrs)
     if count > MOST_TERMS:
         raise UncoveredCall(f"a sum of more than {MOST_TERMS} products")
     up = sum([x.up for x in factors]) + (count - 1) * sum([x.down for x in factors])
@@ -278,15 +262,11 @@ def _divide(o: Field, op: str, x: Any, y: Any) -> Residues:
     return Residues(p, q, x.up + y.down, x.down + y.up, None)
 
 
-def _power(o: Field, op: str, x: Any, y: Any) -> Residues:
+def _power(o: Field, op: str, x: Any, y: Any) -> Any:
     exponent = rational(y) if isinstance(y, (bool, int, float)) else None
     if exponent is None or exponent.denominator > 2 or not 0 < abs(exponent) <= 8:
         return _uninterpreted(o, op, x, y)
-    base = o.lift(x) if exponent.denominator == 1 else _sqrt(o, "sqrt", x)
-    result = base
-    for _ in range(abs(exponent.numerator) - 1):
-        result = _products(o, "multiply", result, base)
-    return result if exponent > 0 else _divide(o, "divide", 1, result)
+    return power(o, op, x, exponent)
 
 
 def _averages(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
@@ -379,9 +359,9 @@ def _relu(o: Field, op: str, x: Any) -> Residues:
     return _combined(o, (x,), lambda a: torch.where(sign > 0, a, 0.0), x.up, x.down, None)
 
 
-def _larger(o: Field, op: str, x: Any, y: Any) -> Residues:
+def _larger(o: Field, op: str, x: Any, y: Any) -> Any:
     sign = o.sign(_adds(o, "subtract", x, y))
-    return _joins(o, "where", sign > 0 if op == "maximum" else sign < 0, x, y)
+    return joins(o, "where", sign > 0 if op == "maximum" else sign < 0, x, y)
 
 
 def _compare(o: Field, op: str, x: Any, y: Any) -> Any:
@@ -405,7 +385,6 @@ EVEN: Final = frozenset(("cos",))
 
 _RULES: dict[str, AlgebraRule] = dict(COMMON)
 _RULES.update(dict.fromkeys(kinds.MOVES, moves))
-_RULES.update(dict.fromkeys(kinds.JOINS, _joins))
 _RULES.update(dict.fromkeys(kinds.ADDS, _adds))
 _RULES.update(dict.fromkeys(kinds.SUMS, _sums))
 _RULES.update(dict.fromkeys(kinds.PRODUCTS, _products))

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import torch
 
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, meaning, moves
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, meaning, moves, power
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import rational
 
@@ -94,6 +94,10 @@ class Integers(Algebra):
             return self.exact(value.double(), 1, max(bound, 1), 0)
         return self.constant([rational(value)], ())
 
+    def joined(self, values: Sequence[Any], function: Callable[..., Any]) -> Exact:
+        parts, *bound = self.aligned(values)
+        return self.exact(function(*parts), *bound)
+
     def differing(self, expected: Any, found: Any) -> Any:
         """True where two values differ; not where the expected one is not a number."""
         if isinstance(expected, Exact) or isinstance(found, Exact):
@@ -121,25 +125,6 @@ class Integers(Algebra):
         return parts, common, coefficient, degree
 
 
-def _joins(o: Integers, op: str, *operands: Any, **attrs: Any) -> Exact:
-    """Operators whose elements are those of their operands, over one denominator."""
-    if isinstance(operands[0], tuple):
-        parts, *bound = o.aligned(operands[0])
-        return o.exact(meaning(op)(torch, parts, **attrs), *bound)
-    # The condition of a choice and the indices of a scatter are what they are.
-    is_model = [not (op == "where" and i == 0) and not (op == "scatter" and i == 1) for i in range(len(operands))]
-    if op == "where":
-        operands = (_truth(operands[0]), *operands[1:])
-    parts, *bound = o.aligned([x for x, model in zip(operands, is_model) if model])
-    rest = iter(parts)
-    mixed = [next(rest) if model else x for x, model in zip(operands, is_model)]
-    return o.exact(meaning(op)(torch, *mixed, **attrs), *bound)
-
-
-def _truth(condition: Any) -> Any:
-    return condition.numerators != 0 if isinstance(condition, Exact) else condition
-
-
 def _adds(o: Integers, op: str, x: Any, y: Any, **attrs: Any) -> Exact:
     (a, b), common, coefficient, degree = o.aligned((x, y))
     return o.exact(meaning(op)(torch, a, b, **attrs), common, 2 * coefficient, degree)
@@ -149,7 +134,7 @@ def _products(o: Integers, op: str, *operands: Any, **attrs: Any) -> Exact:
     factors = [o.lift(x) for x in (operands[0] if isinstance(operands[0], tuple) else operands)]
     parts = [factor.numerators for factor in factors]
     given = (parts,) if isinstance(operands[0], tuple) else parts
-    coefficient = max(kinds.terms(op, given, attrs), 1) * math.prod([factor.coefficient for factor in factors])
+    coefficient = kinds.terms(op, given, attrs) * math.prod([factor.coefficient for factor in factors])
     degree = sum([factor.degree for factor in factors])
     # The bound goes before the product, so that nothing is computed that would not be exact.
     o.exact(None, 1, coefficient, degree)
@@ -160,7 +145,7 @@ def _products(o: Integers, op: str, *operands: Any, **attrs: Any) -> Exact:
 
 def _sums(o: Integers, op: str, x: Any, **attrs: Any) -> Exact:
     x = o.lift(x)
-    count = max(kinds.terms(op, (x.numerators,), attrs), 1) + 1
+    count = kinds.terms(op, (x.numerators,), attrs) + 1
     return o.exact(meaning(op)(torch, x.numerators, **attrs), x.denominator, x.coefficient * count, x.degree)
 
 
@@ -171,14 +156,11 @@ def _divide(o: Integers, op: str, x: Any, y: Any) -> Exact:
     return _products(o, "multiply", x, o.constant([1 / rational(y)], ()))
 
 
-def _power(o: Integers, op: str, x: Any, y: Any) -> Exact:
+def _power(o: Integers, op: str, x: Any, y: Any) -> Any:
     exponent = rational(y) if isinstance(y, (bool, int, float)) else Fraction(-1)
     if exponent.denominator != 1 or not 0 < exponent <= 8:
         raise UncoveredCall("a power other than a small whole one")
-    base = result = o.lift(x)
-    for _ in range(int(exponent) - 1):
-        result = _products(o, "multiply", result, base)
-    return result
+    return power(o, op, x, exponent)
 
 
 def _averages(o: Integers, op: str, x: Any, **attrs: Any) -> Exact:
@@ -252,7 +234,6 @@ def _cast(o: Integers, op: str, x: Any, *, dtype: str) -> Any:
 
 _RULES: dict[str, AlgebraRule] = dict(COMMON)
 _RULES.update(dict.fromkeys(kinds.MOVES, moves))
-_RULES.update(dict.fromkeys(kinds.JOINS, _joins))
 _RULES.update(dict.fromkeys(kinds.ADDS, _adds))
 _RULES.update(dict.fromkeys(kinds.PRODUCTS, _products))
 _RULES.update(dict.fromkeys(kinds.SUMS, _sums))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
+
+from gsl.spec import TABLE
 
 _SPATIAL: Final = (1, 2, 3)
 
@@ -45,33 +48,21 @@ ORDER: Final = MAX_POOLS | COMPARISONS | {
 
 
 def terms(op: str, operands: Sequence[Any], attrs: Mapping[str, Any]) -> int:
-    """A bound on how many products or elements one element of the result adds up. Operands are tensors."""
-    if op in CONVOLUTIONS:
-        # Of a transposed convolution, the kernel has the input channels of all groups: a bound all the same.
-        kernel = zip(operands[1].shape, attrs["kernel_layout"])
-        return math.prod([size for size, letter in kernel if letter != "O"])
-    if op in ("matmul", "nn.dense"):
-        return int(operands[0].shape[-1])
-    if op == "nn.batch_matmul":
-        return int(operands[0].shape[1 if attrs["transpose_a"] else 2])
-    if op == "einsum":
-        tensors = operands[0]
-        inputs, _, output = attrs["equation"].partition("->")
-        if "." in inputs or not output:
-            return math.prod([math.prod(tensor.shape) for tensor in tensors])
-        sizes = {
-            letter: size
-            for letters, tensor in zip(inputs.split(","), tensors)
-            for letter, size in zip(letters, tensor.shape)
-        }
-        return math.prod([size for letter, size in sizes.items() if letter not in output])
-    if op == "sum":
-        shape = operands[0].shape or (1,)
-        return math.prod([shape[axis] for axis in attrs["axis"]])
-    if op == "cumsum":
-        shape = operands[0].shape
-        return int(math.prod(shape) if attrs["axis"] is None else shape[attrs["axis"]] if shape else 1)
-    return 1
+    """The number of products or elements that one element of the result adds up, at most. Operands are tensors, or one
+    tuple of tensors."""
+    is_tuple = isinstance(operands[0], (tuple, list))
+    shapes = tuple([tensor.shape for tensor in (operands[0] if is_tuple else operands)])
+    return _counted(op, shapes, is_tuple, tuple(attrs.items()))
+
+
+@lru_cache(maxsize=4096)
+def _counted(op: str, shapes: tuple[Any, ...], is_tuple: bool, attrs: tuple[tuple[str, Any], ...]) -> int:
+    """The largest element of the result where all elements of the operands are 1."""
+    import torch
+
+    ones = [torch.ones(shape, dtype=torch.float64) for shape in shapes]
+    found = TABLE[op].meaning(torch, *([ones] if is_tuple else ones), **dict(attrs))
+    return max(int(found.max()), 1) if found.numel() else 1
 
 
 def window_multiple(op: str, shape: Sequence[int], attrs: Mapping[str, Any]) -> int:

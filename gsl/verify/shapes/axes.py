@@ -2,122 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import repeat
 from typing import Any
 
 from gsl.spec import TABLE, Trait
-from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
-from gsl.verify.shapes.layout import axes_of, some_axes
+from gsl.verify.shapes.letters import LetterRule, Spelled, sets_of_axes
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def reduction(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x = draft.operand(0)
-    keepdims = s.attr(draft, "keepdims")
-    s.attr(draft, "exclude", (False,))
-    if "unbiased" in TABLE[str(draft.op)].attrs:
-        s.attr(draft, "unbiased")
-    is_given, axes = s.given_attr(draft, "axis")
-    if x.solved:
-        rank = x.tensor.ndim
-    elif goal.rank is None:
-        rank = s.rank(s.wanted(x, goal), s.least_rank(draft))
-    elif keepdims:
-        rank = goal.rank
-    elif is_given:
-        rank = goal.rank + (len(axes) if isinstance(axes, tuple) else 1)
-    else:
-        rank = goal.rank + s.choices.index(2) + 1
-    draft.wants_ndim = rank
-
-    known = s.wanted(x, Goal(ndim=rank)).sizes(rank) if not x.solved else x.dims
-
-    def fits(found: tuple[int, ...]) -> bool:
-        result = [1 if axis in found else known[axis] for axis in range(rank) if keepdims or axis not in found]
-        wanted = goal.sizes(goal.rank) if goal.rank is not None else [None] * len(result)
-        return len(result) == len(wanted) and all(None in (a, b) or a == b for a, b in zip(result, wanted))
-
-    found = axes_of(s, draft, rank, some_axes(rank, none=True), fits)
-    keeps = draft.op not in ("argmax", "argmin", "all", "any")
-    sizes = iter(goal.sizes(goal.rank) if goal.rank is not None else [None] * rank)
-    shape: list[int | None] = []
-    for axis in range(rank):
-        if axis in found:
-            if keepdims and next(sizes) not in (1, None):
-                raise Dead("a reduced axis is kept with size 1")
-            shape.append(None)
-        else:
-            shape.append(next(sizes))
-    s.solve(x, Goal(tuple(shape), goal.dtype if keeps else None))
-
-
-def along_axis(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+def _same(x: str, axes: Any, attrs: Mapping[str, Any]) -> Spelled:
     """The result has the shape of the operand."""
-    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, s.least_rank(draft))))
-    draft.wants_ndim = data.ndim
-    s.axis(draft, data.ndim, preferred=data.ndim - 1)
+    return (x,), x
 
 
-def cumsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "dtype")
-    s.attr(draft, "exclusive")
-    along_axis(s, draft, goal)
+def _alike(x: str, axis: int, attrs: Mapping[str, Any]) -> Spelled:
+    """All operands have the shape of the result."""
+    return repeat(x), x
 
 
-# ---------------------------------------------------------------- normalisations
-
-
-def _affine(s: Solver, draft: NodeDraft) -> None:
-    s.attr(draft, "epsilon")
-    for name in ("center", "scale"):
-        if name in TABLE[str(draft.op)].attrs:
-            s.attr(draft, name)
-
-
-def _data(s: Solver, draft: NodeDraft, goal: Goal, *ranks: Any) -> Any:
-    """The type of the data, which is that of the result: of one of some ranks where that is free."""
-    x = draft.operand(0)
-    if not x.is_leaf and goal.rank is None:
-        s.solve(x, goal)
-    data = s.solve(x, Goal(goal.shape, goal.dtype, None if x.solved else s.rank(goal, *ranks)))
-    draft.wants_ndim = data.ndim
-    return data
-
-
-def by_channel(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+def _by_channel(x: str, axis: int, attrs: Mapping[str, Any]) -> Spelled:
     """The weights have one element for each element of an axis."""
-    _affine(s, draft)
-    least = 3 if draft.op == "nn.instance_norm" else max(2, s.least_rank(draft))
-    data = _data(s, draft, goal, least, 5, (4, 3, 2, 5))
-    axis = s.axis(draft, data.ndim, preferred=1)
-    if draft.op == "nn.group_norm":
-        size = data.shape[axis]
-        s.attr(draft, "num_groups", (1, 2, 3, size), lambda groups: size % groups == 0)
-    for number, operand in enumerate(draft.operands[1:], 1):
-        if number == 4 and operand is not None:
-            operand.positive = True  # a variance
-        s.solve(operand, Goal((data.shape[axis],), data.dtype))
+    return (x, *[x[axis]] * 4), x
 
 
-def by_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+def _by_axes(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled:
     """The weights have the sizes of the normalised axes."""
-    _affine(s, draft)
-    data = _data(s, draft, goal, 1)
-
-    options = some_axes(data.ndim)
-    axes = axes_of(s, draft, data.ndim, options[data.ndim - 1 : data.ndim] + options)
-    for operand in draft.operands[1:]:
-        s.solve(operand, Goal(tuple([data.shape[axis] for axis in axes]), data.dtype))
+    return (x, *[[x[axis] for axis in axes]] * 2), x
 
 
-def over_axes(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    """The result has the shape of the operand, and a set of axes is an attribute."""
-    for name in TABLE[str(draft.op)].attrs:
-        if name != "axis":
-            s.attr(draft, name)
-    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 1)))
-    axes_of(s, draft, data.ndim, some_axes(data.ndim))
+def _reduced(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled:
+    """The reduced axes are gone, or of size 1."""
+    rows = [(1 if axis in axes else letter, axis in axes) for axis, letter in enumerate(x)]
+    return (x,), [letter for letter, reduced in rows if attrs["keepdims"] or not reduced]
+
+
+def _preferred(axis: int) -> Callable[[int], list[int]]:
+    """All axes of a rank, that one first."""
+    return lambda rank: sorted(range(rank), key=lambda other: other != axis % rank)
+
+
+BY_CHANNEL = LetterRule(_by_channel, _preferred(1), "axis", (4, 3, 2, 5))
+
+
+def batch_norm(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    draft.operand(4).positive = True  # a variance
+    BY_CHANNEL(s, draft, goal)
+
+
+def group_norm(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    BY_CHANNEL(s, draft, goal)
+    size = draft.operand(0).dims[draft.attrs["axis"]]
+    s.attr(draft, "num_groups", (1, 2, 3, size), lambda groups: size % groups == 0)
 
 
 # ---------------------------------------------------------------- selections
@@ -193,13 +131,6 @@ def take(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.solve(indices, Goal(shape, "int64"))
 
 
-def gather(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, max(1, s.least_rank(draft)))))
-    s.axis(draft, data.ndim)
-    for number, operand in enumerate(draft.operands[1:]):
-        s.solve(operand, Goal(data.shape, "int64" if number == 0 else data.dtype))
-
-
 def set_diag(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))
     s.attr(draft, "k")
@@ -207,21 +138,21 @@ def set_diag(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.solve(draft.operands[1], Goal((*data.shape[:-2], min(data.shape[-2:])), data.dtype))
 
 
-def trilu(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "k")
-    s.attr(draft, "upper")
-    s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))
-
-
-RULES: dict[str, ShapeRule] = {name: reduction for name, spec in TABLE.items() if Trait.REDUCTION in spec.traits}
+_ALONG = LetterRule(_same, _preferred(-1), "axis")
+_OVER = LetterRule(_same, sets_of_axes, "axis")
+_BY_AXES = LetterRule(_by_axes, lambda rank: list(dict.fromkeys([(rank - 1,), *sets_of_axes(rank)])), "axis")
 _NORMS: dict[str, ShapeRule] = {
-    "nn.batch_norm": by_channel, "nn.group_norm": by_channel, "nn.instance_norm": by_channel,
-    "nn.layer_norm": by_axes, "nn.rms_norm": by_axes, "nn.l2_normalize": over_axes, "nn.softmax": along_axis,
-    "nn.log_softmax": along_axis,
+    "nn.batch_norm": batch_norm, "nn.group_norm": group_norm, "nn.layer_norm": _BY_AXES, "nn.rms_norm": _BY_AXES,
+    "nn.instance_norm": replace(BY_CHANNEL, ranks=(4, 3, 5)), "nn.l2_normalize": _OVER, "nn.softmax": _ALONG,
+    "nn.log_softmax": _ALONG,
 }  # fmt: skip
-_SELECTIONS: dict[str, ShapeRule] = {
-    "strided_slice": strided_slice, "take": take, "gather": gather, "scatter": gather, "matrix_set_diag": set_diag,
-    "trilu": trilu,
+_INDEXED = LetterRule(_alike, range, "axis", dtypes={1: "int64"})
+_REDUCTION = LetterRule(_reduced, lambda rank: [*sets_of_axes(rank), ()], "axis")
+RULES: dict[str, ShapeRule] = {
+    **{name: _REDUCTION for name, spec in TABLE.items() if Trait.REDUCTION in spec.traits},
+    **dict.fromkeys(("argmax", "argmin", "all", "any"), replace(_REDUCTION, keeps_dtype=False)),
+    **_NORMS, "nn.bias_add": LetterRule(_by_channel, _preferred(1), "axis"), "cumsum": _ALONG, "reverse": _OVER,
+    "strided_slice": strided_slice, "take": take, "gather": _INDEXED, "scatter": _INDEXED, "matrix_set_diag": set_diag,
+    "trilu": LetterRule(_same, ranks=(2, 3)),
 }  # fmt: skip
-RULES |= {**_NORMS, **_SELECTIONS, "cumsum": cumsum, "reverse": over_axes}
 FLOAT_ONLY = frozenset(("mean", "variance", "std", "logsumexp", *_NORMS))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, permutations
+from itertools import repeat as repeated
 from math import prod
 from typing import Any
 
 from gsl.graph.node import GETITEM, TUPLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import ANY, Goal, NodeDraft, meet
+from gsl.verify.shapes.letters import LetterRule, Spelled, sets_of_axes
 from gsl.verify.solve import ShapeRule, Solver
 
 
@@ -79,25 +81,21 @@ def _fields(s: Solver, fields: list[NodeDraft], goal: Goal, axis: int, rank: int
         s.solve(field, Goal(tuple(shape), s.joined(dtype)))
 
 
+def _stacked(x: str, axis: int, attrs: Mapping[str, Any]) -> Spelled:
+    return repeated(x), [*x[:axis], "n", *x[axis:]]
+
+
+_STACK = LetterRule(_stacked, lambda rank: range(rank + 1), "axis")
+
+
 def stack(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     whole = draft.operand(0)
-    if not whole.solved and whole.op != TUPLE:
+    if whole.solved and whole.op != TUPLE:
+        s.axis(draft, whole.fields[0].ndim + 1)  # type: ignore[union-attr]
+        return
+    if whole.op != TUPLE:
         _open_tuple(s, whole)
-    fields = [field for field in whole.operands if field is not None]
-    if not fields:
-        raise Dead("there is nothing to stack")
-    first: Goal = ANY
-    if goal.rank is not None:
-        draft.wants_ndim = goal.rank
-        axis = s.axis(draft, goal.rank)
-        sizes = goal.sizes(goal.rank)
-        first = Goal((*sizes[:axis], *sizes[axis + 1 :]), goal.dtype)
-    for field in fields:
-        known = next((field for field in fields if field.solved), None)
-        wanted = first if known is None else Goal(known.dims, known.dtype)
-        s.solve(field, wanted.with_dtype(s.joined(wanted.dtype)))
-    if "axis" not in draft.attrs:
-        s.axis(draft, fields[0].tensor.ndim + 1)
+    _STACK(s, draft, goal)
 
 
 def split(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -211,92 +209,29 @@ def _refactored(s: Solver, shape: Sequence[int], rank: int | None) -> tuple[int,
     return tuple(sizes)
 
 
-def transpose(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x = draft.operand(0)
-    is_given, axes = s.given_attr(draft, "axes")
-    rank = x.tensor.ndim if x.solved else None
-    if is_given and axes is not None:
-        rank = meet(rank, len(axes))
-    rank = s.rank(goal) if rank is None else rank
-    draft.wants_ndim = rank
-    x.wants_ndim = rank if not x.solved else x.wants_ndim
-    options = list(permutations(range(rank)))
-    shape = s.shape(x)
-    sizes = goal.sizes(rank)
-
-    def fits(found: tuple[int, ...]) -> bool:
-        return shape is None or all(n is None or n == shape[a] for n, a in zip(sizes, found))
-
-    def normal(value: Any) -> Any:
-        return tuple(reversed(range(rank))) if value is None else tuple([a % rank for a in value])
-
-    order = s.attr(draft, "axes", options[1:][-1:] + options, fits, normal)
-    wanted: list[int | None] = [None] * rank
-    for place, axis in enumerate(order):
-        wanted[axis] = sizes[place]
-    s.solve(x, Goal(tuple(wanted), goal.dtype))
+def _reversed_first(rank: int) -> list[tuple[int, ...]]:
+    """The orders of the axes, the reverse one first."""
+    orders = list(permutations(range(rank)))
+    return [*orders[1:][-1:], *orders]
 
 
-def expand_dims(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x = draft.operand(0)
-    count = s.attr(draft, "num_newaxis", (1, 2) if s.choices.rare() else (1,))
-    if x.solved:
-        rank = x.tensor.ndim
-    elif goal.rank is not None:
-        rank = goal.rank - count
-    else:
-        rank = s.rank(s.wanted(x, ANY), max(0, s.least_rank(draft) - 1), 4)
-    if rank < 0:
-        raise Dead("no axis is new")
-    sizes = goal.sizes(rank + count)
-    draft.wants_ndim = rank + count
-    axis = s.attr(
-        draft, "axis", range(rank + 1), lambda a: all(n in (1, None) for n in sizes[a : a + count]),
-        lambda a: a % (rank + 1),
-    )  # fmt: skip
-    s.solve(x, Goal((*sizes[:axis], *sizes[axis + count :]), goal.dtype))
+def _transposed(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled:
+    return (x,), [x[axis] for axis in axes]
 
 
-def squeeze(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x = draft.operand(0)
-    is_given, axes = s.given_attr(draft, "axis")
-    if not x.solved:
-        rank = s.rank(s.wanted(x, ANY), 0 if goal.rank is None else goal.rank, options=(3, 2, 4, 1, 5))
-        places: list[int] | None = None
-        if is_given and axes is not None:
-            places = [axis % rank for axis in (axes if isinstance(axes, tuple) else (axes,))]
-        count = rank - goal.rank if goal.rank is not None else 1
-        if places is None:
-            order = pick(s.choices, list(permutations(range(rank), min(count, rank))))
-            places = sorted(order)
-        rest = iter(goal.sizes(rank - len(places))) if goal.rank is not None else iter([None] * rank)
-        s.solve(x, Goal(tuple([1 if i in places else next(rest) for i in range(rank)]), goal.dtype))
-    unit = tuple([i for i, size in enumerate(x.dims) if size == 1])
-    s.attr(draft, "axis", dict.fromkeys([unit, unit[:1], unit[-1:], ()]))
+def _expanded(x: str, axis: int, attrs: Mapping[str, Any]) -> Spelled:
+    return (x,), [*x[:axis], *[1] * attrs["num_newaxis"], *x[axis:]]
 
 
-def axes_of(
-    s: Solver, draft: NodeDraft, rank: int, options: Sequence[tuple[int, ...]],
-    fits: Callable[[tuple[int, ...]], bool] = lambda axes: True,
-) -> tuple[int, ...]:  # fmt: skip
-    """Decide a set of axes of a tensor of that rank; ``None`` stands for all of them."""
-
-    def normal(value: Any) -> tuple[int, ...]:
-        items = range(rank) if value is None else value if isinstance(value, tuple) else (value,)
-        return tuple(sorted([axis % max(rank, 1) for axis in items]))
-
-    def are_axes(axes: tuple[int, ...]) -> bool:
-        return all(axis < max(rank, 1) for axis in axes) and fits(axes)
-
-    found: tuple[int, ...] = s.attr(draft, "axis", options, are_axes, normal)
-    return found
+def _squeezed(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled:
+    return ([1 if axis in axes else letter for axis, letter in enumerate(x)],), [
+        letter for axis, letter in enumerate(x) if axis not in axes
+    ]  # fmt: skip
 
 
-def some_axes(rank: int, none: bool = False) -> list[tuple[int, ...]]:
-    """Sets of axes: single ones first, then all, then pairs."""
-    single = [(axis,) for axis in range(rank)]
-    pairs = [(a, b) for a in range(rank) for b in range(a + 1, rank)]
-    return list(dict.fromkeys([*single, tuple(range(rank)), *pairs, *([()] if none else [])]))
+_TRANSPOSE = LetterRule(_transposed, _reversed_first, "axes", (2, 1, 3, 4, 5, 0))
+_EXPAND_DIMS = LetterRule(_expanded, lambda rank: range(rank + 1), "axis", (2, 1, 3, 4, 0))
+_SQUEEZE = LetterRule(_squeezed, lambda rank: [*sets_of_axes(rank), ()], "axis", (3, 2, 4, 1, 5))
 
 
 def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -390,9 +325,8 @@ def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 RULES: dict[str, ShapeRule] = {
-    "concatenate": concatenate, "stack": stack, "split": split, "reshape": reshape, "transpose": transpose,
-    "expand_dims": expand_dims, "squeeze": squeeze, "broadcast_to": broadcast_to,
-    "repeat": repeat, "tile": tile, "nn.pad": pad, "layout_transform": layout_transform,
-    "reshape_like": reshape_like,
+    "concatenate": concatenate, "stack": stack, "split": split, "reshape": reshape, "transpose": _TRANSPOSE,
+    "expand_dims": _EXPAND_DIMS, "squeeze": _SQUEEZE, "broadcast_to": broadcast_to, "repeat": repeat, "tile": tile,
+    "nn.pad": pad, "layout_transform": layout_transform, "reshape_like": reshape_like,
 }  # fmt: skip
 FLOAT_ONLY: frozenset[str] = frozenset()

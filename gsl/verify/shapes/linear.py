@@ -1,50 +1,37 @@
-"""Shape rules of products of matrices, bias and attention."""
+"""Shape rules of products of matrices, and attention."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
 
 from gsl.graph.node import TUPLE
-from gsl.spec import TABLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
-from gsl.verify.shapes.elementwise import broadcast_shape
+from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, first_computed
 from gsl.verify.solve import ShapeRule, Solver
 
 
-def first_computed(s: Solver, *drafts: NodeDraft | None) -> list[NodeDraft]:
-    """Operands in the order in which to decide them: computed ones, then leaves on whose sizes there are conditions."""
-    waiting = [draft for draft in drafts if draft is not None and not draft.solved]
-    return sorted(waiting, key=lambda draft: (draft.is_leaf, not s.demands.reads(draft, "shape")))
+def _units(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
+    n = attrs.get("units", "n")
+    return (x, (n, x[-1])), (*x[:-1], n)
 
 
-def by_letters(s: Solver, draft: NodeDraft, goal: Goal, terms: Iterable[str], result: str) -> None:
-    """Decide operands of which each axis has a letter: axes of one letter have one size."""
-    sizes: dict[str, int | None] = dict(zip(result, goal.sizes(len(result))))
-    rows = [(operand, term) for operand, term in zip(draft.operands, terms) if operand is not None]
-    dtype = goal.dtype
-    for operand in [*(operand for operand, _ in rows if operand.solved), *first_computed(s, *draft.operands)]:
-        for same, term in rows:
-            if same is operand:
-                sizes.update({letter: s.size(sizes.get(letter)) for letter in term if term.count(letter) > 1})
-                kind = s.solve(operand, Goal(tuple([sizes.get(letter) for letter in term]), dtype))
-                sizes.update(zip(term, operand.dims))
-                dtype = kind.dtype
+def _with_bias(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
+    return (x, ("n", x[-1]), "n"), x[:-1] + "n"
 
 
-_BATCH = "abcdef"
-"""The letters of axes of a batch."""
+def _with_addend(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
+    return (x, ("n", x[-1]), x[:-1] + "n", "n"), x[:-1] + "n"
 
 
-def dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x = draft.operand(0)
-    s.attr(draft, "out_dtype")
-    rank = x.tensor.ndim if x.solved else s.rank(goal, 1, options=(2, 3, 1, 4))
-    is_given, units = s.given_attr(draft, "units")
-    if is_given:
-        goal = goal.and_shape([None] * (rank - 1) + [units])
-    batch = _BATCH[: rank - 1]
-    by_letters(s, draft, goal, (batch + "k", "nk"), batch + "n")
+def _batches(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
+    row, inner = (x[2], x[1]) if attrs["transpose_a"] else (x[1], x[2])
+    return (x, (x[0], "n", inner) if attrs["transpose_b"] else (x[0], inner, "n")), (x[0], row, "n")
+
+
+_OF_ROWS = (2, 3, 1, 4)
+"""The ranks of what a dense layer is applied to."""
 
 
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -93,47 +80,6 @@ def _vector(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.solve(b, Goal((inner, *wanted) if on_left else (inner,), first.dtype))
 
 
-def batch_matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    s.attr(draft, "out_dtype")
-    left = "bki" if s.attr(draft, "transpose_a") else "bik"
-    right = "bjk" if s.attr(draft, "transpose_b") else "bkj"
-    by_letters(s, draft, goal, (left, right), "bij")
-
-
-def bias_add(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    x, b = draft.operand(0), draft.operand(1)
-    size: int | None = None
-    if b.solved:
-        size = b.dims[0] if b.tensor.ndim == 1 else None
-    if not x.solved:
-        wanted = Goal(goal.shape, goal.dtype, goal.ndim)
-        if not x.is_leaf and goal.rank is None:
-            s.solve(x, wanted)
-        else:
-            rank = s.rank(goal, s.least_rank(draft))
-            draft.wants_ndim = rank
-            if size is not None:
-                axis = s.axis(draft, rank, preferred=1)
-                shape = goal.sizes(rank)
-                shape[axis] = meet(shape[axis], size)
-                wanted = Goal(tuple(shape), goal.dtype)
-            s.solve(x, Goal(wanted.shape, wanted.dtype, rank))
-    data = x.tensor
-    draft.wants_ndim = data.ndim
-    axis = draft.attrs["axis"] if "axis" in draft.attrs else s.axis(draft, data.ndim, preferred=1)
-    s.solve(b, Goal((x.dims[axis],), data.dtype))
-
-
-def packed_dense(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    """As a dense layer, of which the other operands follow."""
-    s.attr(draft, "activation")
-    s.attr(draft, "precision")
-    x = draft.operand(0)
-    batch = _BATCH[: (x.tensor.ndim if x.solved else s.rank(goal, 1, options=(2, 3, 1, 4))) - 1]
-    others = ["n" if name == "bias" else batch + "n" for name in TABLE[str(draft.op)].operands[2:]]
-    by_letters(s, draft, goal, (batch + "k", "nk", *others), batch + "n")
-
-
 def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     query, key, value, *mask = draft.operands
     s.attr(draft, "scale")
@@ -173,14 +119,12 @@ def einsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 RULES: dict[str, ShapeRule] = {
-    "nn.dense": dense,
+    "nn.dense": LetterRule(_units, ranks=_OF_ROWS),
     "matmul": matmul,
-    "nn.batch_matmul": batch_matmul,
-    "nn.bias_add": bias_add,
+    "nn.batch_matmul": LetterRule(_batches, ranks=(3,)),
     "nn.attention": attention,
-    "packed.dense": packed_dense,
-    "packed.dense_add": packed_dense,
+    "packed.dense": LetterRule(_with_bias, ranks=_OF_ROWS),
+    "packed.dense_add": LetterRule(_with_addend, ranks=_OF_ROWS),
     "einsum": einsum,
 }
-FLOAT_ONLY = frozenset(RULES) - {"nn.bias_add"}
-__all__ = ["FLOAT_ONLY", "RULES", "broadcast_shape", "first_computed"]
+FLOAT_ONLY = frozenset(RULES)
