@@ -128,10 +128,11 @@ NOT_COVERED: Final = "the canonical operator does not cover it: an operand is no
 
 
 def unmet(error: Exception) -> str:
-    """The condition of a reader, as it is written there, that ended the reading of a call; "" where none is written."""
+    """The condition of a reader that ended the reading of a call, as it is written there, with the names of attributes
+    for the attributes of the call that is read; "" where none is written."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.name not in ("unread_unless", "check")]
     condition = re.fullmatch(r"(?:unread_unless|check)\((.*)\)", frames[-1].line or "")
-    return f"; it has to meet: {condition[1]}" if condition else ""
+    return "; it has to meet: " + re.sub(r'\br\["(\w+)"\]', r"\1", condition[1]) if condition else ""
 
 
 def given_up(node: Node, error: Exception) -> str:

@@ -279,5 +279,5 @@ def test_unread_calls_have_their_reasons():
     reasons = {each.op: each.reason for each in found}
     assert reasons["sort"] == "no canonical operator is spelled so"
     assert "no reading with float32[2, 3, 4], int32[2, 3, 4], float32[2, 3, 4], axis=1" in reasons["scatter_elements"]
-    assert 'has to meet: r["reduction"] == "update"' in reasons["scatter_elements"]
+    assert 'has to meet: reduction == "update"' in reasons["scatter_elements"]
     assert (len(found), found.total) == (2, 3)
