@@ -87,12 +87,10 @@ def differing(spec: OpSpec) -> Iterator[str]:
                 yield f"{spec.name} of {operands} with {attrs}: {found}, not {expected}"
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_all_operators() -> None:
     assert [text for spec in TABLE.values() for text in differing(spec)] == []
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_types_of_element_wise_calls_do_not_depend_on_how_large_sizes_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are found for small sizes once, on data, and are those of runs on fakes with the sizes themselves."""
     alike = [spec for spec in TABLE.values() if meaning._only_compares_sizes(spec)]
