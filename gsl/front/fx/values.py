@@ -134,8 +134,7 @@ _RESHAPING: Final = frozenset(
 """The calls that change the shape of a tensor itself."""
 
 
-def _reshapes(node: fx.Node) -> bool:
-    target = node.target
+def _reshapes(target: Any) -> bool:
     name = target if isinstance(target, str) else getattr(target, "__name__", "")
     return name.partition(".")[0] in _RESHAPING
 
@@ -171,12 +170,14 @@ class Values:
 
     def forget_reshaped(self, nodes: Sequence[fx.Node]) -> None:
         """Forget the tensors of which one of these calls changes the shape: they have another one before it."""
-        found = [self.value(operand) for node in nodes if _reshapes(node) for operand in node.all_input_nodes[:1]]
-        changed = {id(value) for value in found if isinstance(value, torch.Tensor)}
-        if changed:
-            for node in nodes:
-                if id(self.value(node)) in changed:
-                    self.known[node] = UNKNOWN
+        targets = {id(node.target): node.target for node in nodes}  # torch's operators are slow to hash
+        reshaping = {key for key, target in targets.items() if _reshapes(target)}
+        calls = [node for node in nodes if id(node.target) in reshaping] if reshaping else []
+        operands = [operand for node in calls for operand in node.all_input_nodes[:1]]
+        changed = {id(value) for value in map(self.value, operands) if isinstance(value, torch.Tensor)}
+        for node in nodes if changed else ():
+            if id(self.value(node)) in changed:
+                self.known[node] = UNKNOWN
 
     def forget(self, nodes: Iterable[fx.Node]) -> None:
         """Drop the known values of nodes that are gone."""

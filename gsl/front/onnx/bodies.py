@@ -93,7 +93,7 @@ def _inner(new: ir.Model, body: ir.Graph, outer: ir.Model) -> ir.Graph:
 
 # ---------------------------------------------------------------- functions
 
-Calls = dict[Any, list[list[Type | None]]]
+CallTypes = dict[Any, list[list[Type | None]]]
 """The types of the operands of each call of the functions of some names."""
 
 
@@ -104,7 +104,7 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
     A body stands for all calls, so its inputs have the types on which they agree; without any, it stays as it is.
     """
     bodies = {key: each for key, each in model.functions.items() if groups.label_of(each) is None}
-    calls: Calls = {key: [] for key in bodies}
+    calls: CallTypes = {key: [] for key in bodies}
     names: dict[Any, str] = {}
     if bodies:
         _note_calls(model, calls, names)
@@ -124,7 +124,7 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
     return copy
 
 
-def _note_calls(model: ir.Model, calls: Calls, names: dict[Any, str]) -> None:
+def _note_calls(model: ir.Model, calls: CallTypes, names: dict[Any, str]) -> None:
     """Note the types of the operands of each call of a function, and the names of symbolic sizes; in graphs of nodes,
     the types that are declared there."""
     if not any(node.op_identifier() in calls for node in model.graph.all_nodes()):
