@@ -170,9 +170,10 @@ class Values:
 
     def forget_reshaped(self, nodes: Sequence[fx.Node]) -> None:
         """Forget the tensors of which one of these calls changes the shape: they have another one before it."""
-        targets = {id(node.target): node.target for node in nodes}  # torch's operators are slow to hash
+        calls = [node for node in nodes if node.op in ("call_function", "call_method")]
+        targets = {id(node.target): node.target for node in calls}  # torch's operators are slow to hash
         reshaping = {key for key, target in targets.items() if _reshapes(target)}
-        calls = [node for node in nodes if id(node.target) in reshaping] if reshaping else []
+        calls = [node for node in calls if id(node.target) in reshaping] if reshaping else []
         operands = [operand for node in calls for operand in node.all_input_nodes[:1]]
         changed = {id(value) for value in map(self.value, operands) if isinstance(value, torch.Tensor)}
         for node in nodes if changed else ():
