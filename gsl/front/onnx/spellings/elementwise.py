@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Final
 
 from gsl.front.core.lower import LOWERED, Lower, floor_mod_of_floats
@@ -202,15 +201,6 @@ def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
     return w.write("where", w.write("greater", scaled, float(threshold)), x, soft)
 
 
-def _gelu(w: OnnxLowering, x: Any, approximate: str) -> Any:
-    if approximate == "none":
-        inner = w.write("erf", w.write("multiply", x, math.sqrt(0.5)))
-    else:
-        cube = w.write("multiply", w.write("multiply", w.write("multiply", x, x), x), 0.044715)
-        inner = w.write("tanh", w.write("multiply", w.write("add", x, cube), math.sqrt(2 / math.pi)))
-    return w.write("multiply", w.write("multiply", x, 0.5), w.write("add", inner, 1.0))
-
-
 def _prelu(w: OnnxLowering, data: Any, alpha: Any, axis: int) -> Any:
     slope = w.cast(alpha, w.dtype)
     if w.rank_of(slope):
@@ -290,7 +280,7 @@ ROWS: Final = (
     row("nn.leaky_relu", "LeakyRelu", alpha=0.01),
     row("elu", "Elu", alpha=1.0),
     row("selu", "Selu", read=same("selu", only={"alpha": 1.6732632, "gamma": 1.050701})),
-    row("gelu", "Gelu", _gelu, since=20, approximate="none"),
+    row("gelu", "Gelu", LOWERED["gelu"], since=20, approximate="none"),
     row("", "Swish", read=same("silu", only={"alpha": 1.0})),
     row("mish", "Mish", LOWERED["mish"], since=18),
     row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14),

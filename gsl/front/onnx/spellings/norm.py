@@ -45,7 +45,7 @@ def _layer_norm(
     # Older versions have none, and none has other axes than the last ones.
     centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
     result = _scaled(w, centred, gamma, axis, epsilon)
-    return result if beta is None else w.write("add", result, _wide(w, beta, rank, axis))
+    return result if beta is None else w.write("add", result, w.spread_out(beta, rank, axis))
 
 
 def _scaled(w: OnnxLowering, data: Any, weight: Any, axis: tuple[int, ...], epsilon: float) -> Any:
@@ -53,15 +53,7 @@ def _scaled(w: OnnxLowering, data: Any, weight: Any, axis: tuple[int, ...], epsi
     one node when it opens a model."""
     mean = w.write("mean", w.write("power", data, 2.0), axis=axis, keepdims=True)
     result = w.write("divide", data, w.write("sqrt", w.write("add", mean, float(epsilon))))
-    return result if weight is None else w.write("multiply", result, _wide(w, weight, w.rank_of(data), axis))
-
-
-def _wide(w: OnnxLowering, weight: Any, rank: int, axis: tuple[int, ...]) -> Any:
-    """A weight of some axes in a form that is broadcast along the others."""
-    if axis == tuple(range(rank - len(axis), rank)):
-        return weight
-    sizes = iter(w.shape_of(weight))
-    return w.reshape(weight, [next(sizes) if place in axis else 1 for place in range(rank)])
+    return result if weight is None else w.write("multiply", result, w.spread_out(weight, w.rank_of(data), axis))
 
 
 def _read_last_axes(op: str) -> OnnxLift:
