@@ -396,7 +396,7 @@ FxParameterStore = ModuleParameterStore | ExportedParameterStore
 
 
 def unlifted(exported: ExportedProgram) -> fx.GraphModule:
-    """What ``exported.module()`` makes, in two thirds of the time: torch compiles the modules on the way to it, too."""
+    """The module of ``exported.module()``, in two thirds of its time: torch compiles the modules on the way, too."""
     source, root = copy.copy(exported), clone(exported.graph_module)
     root._graph = codeless(copy.copy(exported.graph))
     source._graph_module = root

@@ -153,7 +153,7 @@ def _annotate_calls(model: ir.Model, key: Any, body: ir.Model) -> None:
 
 
 def _agreed(types: Iterable[Type | None]) -> Type | None:
-    """What all types have in common; ``None`` if that is not a tensor of known rank and dtype."""
+    """The type that has what all types have in common; ``None`` if that is not a tensor of known rank and dtype."""
     first, *others = types
     for other in others:
         if not (isinstance(first, TensorType) and isinstance(other, TensorType)):

@@ -56,7 +56,7 @@ class NewNode:
 
 
 class OnnxChanges:
-    """What is to become of a model, in words of its values and of new ones. Nothing is touched until :meth:`applied`,
+    """The changes of a model, in words of its values and of new ones. Nothing is touched until :meth:`applied`,
     which can't fail."""
 
     def __init__(

@@ -108,7 +108,7 @@ def _attribute(attr: ir.Attr, values: Copies) -> ir.Attr:
 
 
 def _configurations(given: Iterable[Any], values: Mapping[Any, ir.Value]) -> tuple[Any, ...]:
-    """How a node lies on devices: what is said of its values is said of their copies."""
+    """The configurations of a node on devices: what is said of its values is said of their copies."""
     return tuple([
         replace(each, sharding_specs=tuple([
             replace(spec, value=values.get(spec.value, spec.value)) for spec in each.sharding_specs
@@ -118,7 +118,7 @@ def _configurations(given: Iterable[Any], values: Mapping[Any, ir.Value]) -> tup
 
 
 def props(old: Any) -> dict[str, str] | None:
-    """What is said of something in the model, for its copy."""
+    """A copy of the properties of something in the model, for its copy."""
     known = old._metadata_props  # the property would make a dictionary where there is none
     return dict(known) if known else None
 

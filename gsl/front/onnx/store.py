@@ -147,7 +147,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         return super().value(node) if found is None else found
 
     def _all_own(self, node: Node, native: Any) -> Any:
-        """What is written for a native value, or for all of those that a native node computes."""
+        """The value that is written for a native value, or those for all that a native node computes."""
         if isinstance(native, ir.Value):
             return self._own(node, native)
         return tuple([self._own(node, value) for value in native.outputs])

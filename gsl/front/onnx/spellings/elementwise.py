@@ -104,7 +104,7 @@ def _floor_mod(w: OnnxLowering, x: Any, y: Any) -> Any:
 
 
 def _floor_divide(w: OnnxLowering, x: Any, y: Any) -> Any:
-    """What remains without the remainder, divided."""
+    """The quotient of what is left without the remainder."""
     x, y = w.cast(x, w.dtype), w.cast(y, w.dtype)
     whole = w.call("Div", w.write("subtract", x, w.write("floor_mod", x, y)), y)
     return w.write("round", whole) if is_float(w.dtype) else whole
