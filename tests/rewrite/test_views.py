@@ -87,6 +87,7 @@ def without_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
+    gc.unfreeze()
 
 
 def nodes() -> int:

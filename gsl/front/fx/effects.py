@@ -23,7 +23,7 @@ from gsl.front.tree import Canon
 from gsl.graph import Effect
 from gsl.spec import TABLE, Trait
 from gsl.spec.meaning import has_symbols
-from gsl.spec.natives import schema_of
+from gsl.spec.natives import overloads, schema_of
 
 _SHARED: Final[dict[int, dict[Any, FxCallSignature]]] = {}
 """The forms of calls of operators by their keys, all by how many functions torch was told to have side effects: more
@@ -175,10 +175,12 @@ class EffectReader(FxReader):
 
     def _sets_mode(self, node: fx.Node) -> bool:
         """True for the call of a function that gives no tensor and is given none, but what such a call gives: it is
-        made for what it does, as those that enter and leave modes."""
+        made for what it does, as those that enter and leave modes. What torch has as an operator, too, gives a tensor
+        also where no type is known."""
         calls = (node, *node.all_input_nodes)
-        return all(_is_function(call) and self.values.type(call) is None for call in calls) and not any(
-            operand.all_input_nodes for operand in node.all_input_nodes
+        untyped = all(_is_function(call) and self.values.type(call) is None for call in calls)
+        return untyped and not any(operand.all_input_nodes for operand in node.all_input_nodes) and not any(
+            overloads(call.target) for call in calls
         )
 
     def _module_effect(self, node: fx.Node) -> Effect | None:

@@ -411,3 +411,18 @@ def test_a_size_is_computed_of_a_multiple_of_it() -> None:
     new = Subst(op.ReLU(X), flat)(old)
     assert old.compare(new, (torch.randn(8, 6),))
     assert old.compare(new, (torch.randn(10, 3),))
+
+
+def test_functions_that_make_tensors_have_no_effect_where_no_type_is_known() -> None:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for function, args in ((torch.hann_window, (4,)), (torch.linspace, (0, 1, 4)), (torch.ones, (4,))):
+        made = graph.call_function(torch.relu, (graph.call_function(function, args),))
+        x = graph.call_function(torch.add, (x, made))
+    enter = graph.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
+    graph.call_function(torch.autograd.grad_mode._exit_inference_mode, (enter,))
+    graph.output(x)
+    view = Workload.from_fx(fx.GraphModule({}, graph)).graph
+    assert [node.name for node in view.nodes if node.effect is not None] == [
+        "_enter_inference_mode", "_exit_inference_mode",
+    ]  # fmt: skip
