@@ -25,9 +25,10 @@ NodeFunction = Callable[..., Any]
 def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> NodeFunction:
     """A callable that takes the inputs of a model in order and returns numpy arrays, a tuple if there are several.
 
-    ``runtime`` is ``"onnxruntime"``, or ``"reference"``, which is taken where the first one is not installed, or has no
-    kernel for some dtype. The options are attributes of onnxruntime's ``SessionOptions``, and ``providers``; it has as
-    many threads as torch unless they are given (``intra_op_num_threads``).
+    ``runtime`` is ``"onnxruntime"``, or ``"reference"``, which is taken where the first one is not installed, has no
+    kernel for some dtype, or is older than the model's version of ONNX's operators. The options are attributes of
+    onnxruntime's ``SessionOptions``, and ``providers``; it has as many threads as torch unless they are given
+    (``intra_op_num_threads``).
     """
     if runtime is not None and runtime not in RUNTIMES:
         raise FrontEndError(f"runtime={runtime!r}: there are {', '.join(map(repr, RUNTIMES))}")
@@ -41,14 +42,18 @@ def session(model: ir.Model, *, runtime: str | None = None, **options: Any) -> N
         return _reference(model, names)
     try:
         return _onnxruntime(model, names, **options)
-    except _NoKernel as error:
+    except _Lacking as error:
         if runtime is not None:
             raise FrontEndError(f"onnxruntime can't run the model: {error}") from error
         return _reference(model, names)
 
 
-class _NoKernel(Exception):
-    """Onnxruntime can't compute a node for some dtype."""
+class _Lacking(Exception):
+    """Onnxruntime can't compute a node for some dtype, or does not know the version of the operators."""
+
+
+_LACKS: Final = ("NOT_IMPLEMENTED", "Current official support for domain")
+"""Parts of the messages of onnxruntime about what it lacks."""
 
 
 def _reference(model: ir.Model, names: Sequence[Any]) -> NodeFunction:
@@ -80,8 +85,8 @@ def _onnxruntime(model: ir.Model, names: Sequence[Any], *, providers: Any = None
         except Exception as error:
             # Of the many errors of onnxruntime, the last line says what it is.
             reason = str(error).strip().splitlines()[-1]
-            if "NOT_IMPLEMENTED" in reason:
-                raise _NoKernel(reason) from None
+            if any(words in reason for words in _LACKS):
+                raise _Lacking(reason) from None
             raise FrontEndError(f"onnxruntime can't run the model: {reason}") from error
 
     if sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value) < LIMIT:

@@ -153,6 +153,20 @@ def test_it_runs_and_evaluates() -> None:
         wl.build(runtime="onnxruntime", speed=3)
 
 
+def test_a_model_newer_than_onnxruntime_is_run_by_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("Opset 24 is new. Current official support for domain ai.onnx is till opset 23.")
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", refuse)
+    wl = workload("y = Exp(x)", opset=24)
+    x = np.zeros((2, 3), dtype=np.float32)
+    np.testing.assert_allclose(wl(x), np.ones((2, 3)))
+    with pytest.raises(FrontEndError, match="till opset 23"):
+        wl.build(runtime="onnxruntime")(x)
+
+
 def test_what_torch_does_not_have_runs_and_is_compared() -> None:
     native = model("u = StringConcat(t, t) a = Relu(x) b = Relu(a) d = DequantizeLinear(w, s) y = Mul(b, d)",
                    "float[2,4] x, string[2] t", "float[2,4] y, string[2] u",
