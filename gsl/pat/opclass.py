@@ -164,8 +164,8 @@ class OpWithTrait(OpClass):
         if wanted is Trait.NONE:
             raise PatternError.here("pat.OpWithTrait: expected at least one trait")
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
-        written = ", ".join(repr(name.lower()) for name in str(wanted.name).split("|"))
-        super().__init__(_text("OpWithTrait", written, joint), members, joint=joint)
+        named = [name.lower() for name, trait in Trait.__members__.items() if trait and trait in wanted]
+        super().__init__(_text("OpWithTrait", ", ".join(map(repr, named)), joint), members, joint=joint)
 
 
 def _text(name: str, arguments: str, joint: bool) -> str:
