@@ -16,7 +16,7 @@ from gsl.cost.model import Analytic, ByNode, PerNode
 from gsl.cost.space import Space
 from gsl.cost.work import Store, threads_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
-from gsl.graph.splice import Replacement
+from gsl.graph.splice import Replacement, is_new
 from gsl.match import Find, Match, UseLists
 from gsl.match.bindings import Bindings
 from gsl.match.plan import PAYS
@@ -25,6 +25,7 @@ from gsl.rewrite import Subst, Trace
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.cse import frozen
 from gsl.rewrite.passes import RulePass
+from gsl.walk import reached
 
 StepKey = tuple[Hashable, ...]
 FREE = (*LEAVES, TUPLE, GETITEM)
@@ -137,14 +138,7 @@ class Changes:
 
 def _above(nodes: Iterable[Node]) -> dict[Node, None]:
     """The nodes, and all that are made from them, operands first."""
-    found: set[Node] = set()
-    work = list(nodes)
-    while work:
-        node = work.pop()
-        if node not in found:
-            found.add(node)
-            work += node.users
-    return dict.fromkeys(sorted(found, key=attrgetter("index")))
+    return dict.fromkeys(sorted(reached(nodes, lambda node: node.users), key=attrgetter("index")))
 
 
 def _names(nodes: Iterable[Node]) -> frozenset[str]:
@@ -416,13 +410,7 @@ def _made_for(live: Sequence[Node], replacement: Replacement) -> tuple[Node, ...
     """The new nodes from which some are made: all of them, where nothing is lost."""
     if len(live) == len(replacement.new):
         return replacement.created
-    needed: set[Node] = set()
-    work = [node for node in live if node.index < 0]
-    while work:
-        node = work.pop()
-        if node not in needed:
-            needed.add(node)
-            work += [operand for operand in node.operands if operand.index < 0]
+    needed = set(reached(filter(is_new, live), lambda node: filter(is_new, node.operands)))
     return tuple([node for node in replacement.created if node in needed])
 
 

@@ -14,6 +14,7 @@ from typing import Union
 
 from gsl.graph import CONST, GETITEM, LEAVES, PARAM, TUPLE, Graph, Node, op_name
 from gsl.graph.text import is_scalar, value_text
+from gsl.walk import reached
 
 ScopePath = tuple[str, ...]
 """The names of modules, from the outermost one."""
@@ -56,18 +57,11 @@ def inherited(scope: ScopeOf) -> ScopeOf:
     """The scope of a view that rules have worked on: a new node is in the module in which all nodes were that it
     replaces."""
 
+    def replaced(node: Node) -> Sequence[Node] | None:
+        return node.origin.replaced if node.native is None and node.origin is not None else None
+
     def of(node: Node) -> ScopePath:
-        found: list[ScopePath] = []
-        stack, seen = [node], set[Node]()
-        while stack:
-            item = stack.pop()
-            if item in seen:
-                continue
-            seen.add(item)
-            if item.native is None and item.origin is not None:
-                stack += item.origin.replaced
-            else:
-                found.append(scope(item))
+        found = [scope(old) for old in reached([node], lambda new: replaced(new) or ()) if replaced(old) is None]
         return _shared(found) if found else ()
 
     return of

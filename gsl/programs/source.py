@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, op_name
 from gsl.programs.declared import DeclaredType, annotated, hints_of, sized
+from gsl.walk import postorder
 from gsl.workload import Workload
 
 
@@ -170,16 +171,7 @@ def flattened(
     """The nodes that the outputs of a view need. PatternError for a call with an effect that a rule can't move."""
     numbers: dict[Node, int] = {}
     nodes: list[TracedNode] = []
-    stack = list(reversed(graph.outputs))
-    while stack:
-        node = stack[-1]
-        missing = [operand for operand in node.operands if operand not in numbers]
-        if missing:
-            stack += reversed(missing)
-            continue
-        stack.pop()
-        if node in numbers:
-            continue
+    for node in postorder(graph.outputs, lambda node: node.operands):
         if node.effect in (Effect.MUTATES, Effect.OTHER):
             raise PatternError(f"{title}: {op_name(node.op)} has an effect, so no rule may replace or make it")
         numbers[node] = len(nodes)

@@ -45,6 +45,7 @@ from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
 from gsl.rewrite.emit import KnownCalls, TargetRecipe
 from gsl.rewrite.new import NUMBERS
 from gsl.spec import REQUIRED, TABLE, OpSpec
+from gsl.walk import reached
 
 BUILDS = 8
 """The number of times that a target is built before it pays to print its steps as a function."""
@@ -280,14 +281,8 @@ def _is_fused(outputs: Sequence[Pattern]) -> TypeGuard[tuple[Fused]]:
 
 def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:
     """The patterns that a target builds anew."""
-    found: dict[Pattern, None] = {}
-    work = list(outputs)
-    while work:
-        pattern = work.pop()
-        if pattern not in bound and pattern not in found:
-            found[pattern] = None
-            work.extend(pattern.children())
-    return list(found)
+    found = reached(outputs, lambda pattern: () if pattern in bound else pattern.children())
+    return [pattern for pattern in found if pattern not in bound]
 
 
 def _check_lengths(node: Ast, owner: Pattern) -> None:

@@ -36,6 +36,7 @@ from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, No
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
 from gsl.spec import TABLE, DeclaredSpec
+from gsl.walk import reached
 
 
 class FxLoader(Loader):
@@ -157,15 +158,11 @@ class FxLoader(Loader):
 
     def _is_returned(self, node: fx.Node) -> bool:
         """True if an output may be the memory of a value: the caller may write into an output."""
-        known, work = {node}, [node]
-        while work:
-            for user in work.pop().users:
-                if user.op == "output":
-                    return True
-                if user not in known and not self.reader.is_fresh(user):
-                    known.add(user)
-                    work.append(user)
-        return False
+
+        def views(node: fx.Node) -> list[fx.Node]:
+            return [user for user in node.users if not self.reader.is_fresh(user)]
+
+        return any(user.op == "output" for value in reached([node], views) for user in value.users)
 
     # ------------------------------------------------------------ calls
 

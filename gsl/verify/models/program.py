@@ -13,6 +13,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorTy
 from gsl.graph.subgraph import with_bodies
 from gsl.pat.typed import Domain
 from gsl.spec import TABLE, OperatorName, OpSpec
+from gsl.walk import reached
 from gsl.workload.inputs import as_tensor
 
 # The digits of the significand, and the largest exponent, of the floating-point dtypes; the digits of the integers
@@ -114,14 +115,8 @@ def domains_of(graph: Graph) -> dict[str, Domain]:
 
 def _needed(graph: Graph) -> list[Node]:
     """The nodes that the outputs need, and all leaves, in the order of the graph."""
-    needed = {node for node in graph.nodes if node.op in (INPUT, PARAM)}
-    stack = list(graph.outputs)
-    while stack:
-        node = stack.pop()
-        if node not in needed:
-            needed.add(node)
-            stack += node.operands
-    return [node for node in graph.nodes if node in needed]
+    needed = set(reached(graph.outputs, lambda node: node.operands))
+    return [node for node in graph.nodes if node in needed or node.op in (INPUT, PARAM)]
 
 
 def _concrete(node: Node) -> TensorType:
