@@ -23,6 +23,7 @@ from gsl.front.fx.handle import (
     FxReading,
     attribute,
     memory,
+    native_of,
     nodes_in,
 )
 from gsl.front.fx.mutations import Mutations, mutations
@@ -425,6 +426,20 @@ class FxLoader(Loader):
         self.add(node, view)
         if form is not None:
             form.rows["opaque", effect] = recorded([view], [sources], node.name, node.all_input_nodes)
+
+    def why_unread(self, node: Node) -> str | None:
+        """The reason why an opaque node of the view, once it is loaded, has no canonical reading; ``None`` for one that
+        computes no tensor."""
+        native = native_of(node)
+        if native is None:
+            return ""
+        if not self.values.is_tensor(native) and native.users:
+            return None
+        if native in self.mutations.visible:
+            return "it changes an operand in place, which other calls can see"
+        if native in self.mutations.exposed:
+            return "its result may be changed in place by another call"
+        return self.reader.why_unread(native)
 
 
 def _inputs(node: fx.Node, call: fx.Node | None) -> tuple[fx.Node, ...]:
