@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gsl.attr.evaluate import same
 from gsl.errors import UndecidableError
-from gsl.graph import CONST, PARAM, Node, TensorType
+from gsl.graph import CONST, PARAM, Node, TensorType, dtype_name
 from gsl.spec import TABLE, Trait
 
 AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
@@ -50,7 +50,7 @@ def equal_literal(wanted: Any, actual: Any) -> bool:
     import numpy
 
     values = numpy.asarray(wanted)
-    kind = str(actual.dtype).removeprefix("torch.")
+    kind = dtype_name(actual.dtype)
     if values.shape not in ((), tuple(actual.shape)) or (values.dtype == bool) is not (kind == "bool"):
         return False
     if hasattr(wanted, "shape") and values.shape != tuple(actual.shape):

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from gsl.errors import FrontEndError, Location, PatternError
-from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, op_name
+from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, dtype_name, op_name
 from gsl.programs.declared import DeclaredType, annotated, hints_of, sized
 from gsl.walk import postorder
 from gsl.workload import Workload
@@ -198,7 +198,7 @@ def _weights(function: Any) -> Iterable[tuple[str, DeclaredType]]:
     if not hasattr(function, "named_parameters"):
         return
     for name, value in (*function.named_parameters(), *function.named_buffers()):
-        yield name, sized(name, tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        yield name, sized(name, tuple(value.shape), dtype_name(value.dtype))
 
 
 def _parameters(

@@ -295,7 +295,7 @@ class Solver:
             value = goal.dtype != "bool" and self._free_number(draft, WHOLE_NUMBERS if whole else NUMBERS)
         draft.attrs["value"] = value
         if hasattr(value, "shape"):
-            draft.type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+            draft.type = TensorType.of(value)
         else:
             kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
             draft.type = TensorType((), kind)

@@ -48,7 +48,7 @@ class RelaxLeaves:
         if leaf.shape is not None:
             value = value.reshape(leaf.shape)
         # An object of its own, so that no reading is taken for that of another value: readings may look at values.
-        own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        own = TensorType.of(value)
         node = Node(kind, attrs={"value": value}, type=type or own, name=name, native=leaf)
         self.tensors[node] = native
         self.nodes.append(node)

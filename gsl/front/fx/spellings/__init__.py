@@ -215,7 +215,7 @@ def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     def typed(value: Any) -> Type | None:
         if isinstance(value, Weight):
             weight = getattr(module, value.name)
-            return TensorType(tuple(weight.shape), str(weight.dtype).removeprefix("torch."))
+            return TensorType.of(weight)
         return type_of(value)
 
     return _followed(fusion, read(function, (operand,), parameters, typed), others)

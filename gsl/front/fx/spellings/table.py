@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, FxSignature, TypeOf, unread_unless
 from gsl.front.tree import Canon
-from gsl.graph import SymDim, TensorType, TupleType
+from gsl.graph import SymDim, TensorType, TupleType, types
 from gsl.spec.normalise import is_number
 
 
@@ -199,8 +199,9 @@ def is_floating(c: BoundCall, value: Any) -> bool:
 
 
 def dtype_name(value: Any) -> str:
+    """The name of a dtype among the arguments of a call."""
     unread_unless(isinstance(value, torch.dtype))
-    return str(value).removeprefix("torch.")
+    return types.dtype_name(value)
 
 
 def dtype_of(name: str) -> torch.dtype:
