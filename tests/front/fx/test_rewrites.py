@@ -19,6 +19,7 @@ from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node, Origin, SymDim,
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.rewrite import new as new_calls
 from gsl.spec import TABLE
+from tests.helpers.nets import OfOne
 
 F = nn.functional
 
@@ -187,17 +188,6 @@ def test_unused_weights_and_modules_are_removed(way: str) -> None:
     same(program, stored, IMAGE, like=lambda _: model(IMAGE))
 
 
-class Function(nn.Module):
-    """A function of one tensor."""
-
-    def __init__(self, function: Callable[[torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 class Overwriting(NamedTuple):
     """A function with a call in place, and an operator of it, of which the first operand takes the place."""
 
@@ -240,7 +230,7 @@ OVERWRITING = {
 def test_what_a_call_in_place_would_overwrite_now(name: str, way: str) -> None:
     """A call in place does not overwrite an input, nor what is read after it or has a view, once it is rewritten."""
     case = OVERWRITING[name]
-    program = program_by(way, Function(case.function), IMAGE)
+    program = program_by(way, OfOne(case.function), IMAGE)
     edit = Edit(program)
     assert edit.find("nn.relu").effect is None
     taken = edit.find(case.taken)

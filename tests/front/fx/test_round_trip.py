@@ -24,6 +24,7 @@ from gsl.front import fx
 from gsl.front.base import Program
 from gsl.graph import INPUT, PARAM, Effect, Graph, TensorType, TupleType, op_name
 from gsl.rules import RULES
+from tests.helpers.nets import OfOne
 
 F = nn.functional
 IMAGE = torch.randn(2, 3, 8, 8)
@@ -70,24 +71,13 @@ def effects(view: Graph) -> dict[str, Effect]:
     return {node.name: node.effect for node in view.nodes if node.effect is not None}
 
 
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 def traced(function: Any, *values: torch.Tensor) -> Program:
-    module = function if isinstance(function, nn.Module) else Function(function)
+    module = function if isinstance(function, nn.Module) else OfOne(function)
     return fx.from_graph_module(symbolic_trace(module), values or None)
 
 
 def exported(function: Any, *values: torch.Tensor, **options: Any) -> Program:
-    module = function if isinstance(function, nn.Module) else Function(function).eval()
+    module = function if isinstance(function, nn.Module) else OfOne(function).eval()
     return fx.from_model(module, values, **options)
 
 
