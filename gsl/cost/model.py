@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Union, runtime_checkable
 
+from gsl.cache import Store
+from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
 from gsl.cost.table import Cost, Costs
-from gsl.cost.work import ExampleSizes, Roofline, Store, devices, is_free, machine, threads_of, timed, work
+from gsl.cost.work import ExampleSizes, is_free, work
 from gsl.errors import GSLError, WorkloadError, checked, nearest
 from gsl.front.base import ProgramStep, Scoped, Stepped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name

@@ -12,9 +12,10 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from gsl.cache import Store
+from gsl.cost.machine import threads_of
 from gsl.cost.model import Analytic, ByNode, PerNode
 from gsl.cost.space import Space
-from gsl.cost.work import Store, threads_of
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
 from gsl.graph.splice import Replacement, is_new
 from gsl.match import Find, Match, UseLists
