@@ -15,7 +15,7 @@ from gsl.cost.work import ExampleSizes, is_free, work
 from gsl.errors import GSLError, WorkloadError, checked, nearest
 from gsl.front.base import ProgramStep, Scoped, Stepped
 from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
-from gsl.spec import TABLE, Trait
+from gsl.spec import Trait, spec_of
 from gsl.workload import Workload
 
 
@@ -113,7 +113,7 @@ def _is_light(unit: Unit) -> bool:
 
 
 def _is_light_node(node: Node) -> bool:
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     element_wise = Trait.ELEMENT_WISE | Trait.BROADCASTING
     light = node.op == "nn.bias_add" or (spec is not None and bool(spec.traits & element_wise))
     return node.effect is None and (is_free(node) or light)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gsl.errors import WorkloadError
 from gsl.graph import GETITEM, LEAVES, PARAM, TUPLE, Dim, Node, SymDim, TensorType, TupleType, Type
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE, Trait
+from gsl.spec import Trait, spec_of
 
 if TYPE_CHECKING:
     from gsl.workload import Workload
@@ -132,7 +132,7 @@ def _dtype(node: Node) -> str:
 def _operations(node: Node, sizes: ExampleSizes) -> int:
     result = sizes.elements(node.type)
     shapes = [_shape(operand, sizes) for operand in node.operands]
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is None:
         return _of_opaque(node, shapes, result)
     if node.op in ("nn.dense", "matmul", "nn.batch_matmul"):

@@ -12,7 +12,7 @@ from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node,
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.graph.types import is_unknown
 from gsl.match import Match
-from gsl.spec import TABLE, Trait
+from gsl.spec import Trait, spec_of
 from gsl.spec.natives import written_operands
 from gsl.walk import reached
 
@@ -38,7 +38,7 @@ STEADY: Final = (Effect.RANDOM, Effect.OBSERVES, Effect.EXCHANGES)
 
 def may_be_view(node: Node) -> bool:
     """True if the value may be, or hold, the memory of an operand."""
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 

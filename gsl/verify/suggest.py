@@ -19,7 +19,7 @@ from gsl.match import Match
 from gsl.match.bindings import MatchScope
 from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Variadic
 from gsl.rewrite import Subst
-from gsl.spec import TABLE
+from gsl.spec import TABLE, spec_of
 from gsl.verify.mutate import rebuilt
 
 MOST_COMPARED = 80
@@ -175,7 +175,7 @@ def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator
             if len(set(literals)) > 1:
                 yield pattern.value, f"{name}.value", literals
         keys = ["shape"] if isinstance(nodes[0].type, TensorType) else []
-        spec = TABLE.get(nodes[0].op) if isinstance(nodes[0].op, str) else None
+        spec = spec_of(nodes[0].op)
         keys += [key for key, given in spec.attrs.items() if given.derive is None] if spec is not None else []
         for key in keys:
             own = getattr(pattern, key)

@@ -36,7 +36,7 @@ from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node, TupleType, Type
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
-from gsl.spec import TABLE, DeclaredSpec
+from gsl.spec import DeclaredSpec, spec_of
 from gsl.walk import reached
 
 
@@ -453,4 +453,5 @@ def _is_tuple(view: Node) -> bool:
     """True if a view node is known to have a tuple for its value."""
     if isinstance(view.type, TupleType) or view.op == TUPLE:
         return True
-    return isinstance(view.op, str) and view.op in TABLE and TABLE[view.op].fields
+    spec = spec_of(view.op)
+    return spec is not None and spec.fields
