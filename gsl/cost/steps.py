@@ -16,7 +16,7 @@ from gsl.cache import Store
 from gsl.cost.machine import threads_of
 from gsl.cost.model import Analytic, ByNode, PerNode
 from gsl.cost.space import Space
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
+from gsl.graph import INPUT, LEAVES, Graph, Node, Op, is_call
 from gsl.graph.splice import Replacement, is_new
 from gsl.match import Find, Match, UseLists
 from gsl.match.bindings import Bindings
@@ -29,8 +29,6 @@ from gsl.rewrite.passes import RulePass
 from gsl.walk import reached
 
 StepKey = tuple[Hashable, ...]
-FREE = (*LEAVES, TUPLE, GETITEM)
-"""The operators of what is no call."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +70,7 @@ class Prices:
 
     def price(self, node: Node) -> float:
         """The cost of a node in a run that does not find it computed."""
-        return 0.0 if node.op in FREE else self.of(node)
+        return self.of(node) if is_call(node) else 0.0
 
     def hash_of(self, node: Node, parts: Iterable[int]) -> int:
         """A number that is the same for nodes that compute the same in the same way, from those of the operands."""
@@ -363,7 +361,7 @@ class _Change:
         for node in self.created:
             parts = [view.hashes[part.name] if part.index >= 0 else self.hashes[part] for part in node.operands]
             self.hashes[node] = prices.hash_of(node, parts)
-            if self._is_ahead(node) or node.op in FREE:
+            if self._is_ahead(node) or not is_call(node):
                 continue
             equal = view._by_hash.get(self.hashes[node])
             if equal is None or node.opaque or node.effect is not None or not self._stays(equal):

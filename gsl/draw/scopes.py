@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Union
 
-from gsl.graph import CONST, GETITEM, LEAVES, PARAM, TUPLE, Graph, Node, op_name
+from gsl.graph import CONST, GETITEM, LEAVES, PARAM, Graph, Node, is_call, op_name
 from gsl.graph.text import is_scalar, value_text
 from gsl.walk import reached
 
@@ -46,11 +46,6 @@ class ScopePart:
 
 
 ScopeItem = Union[Node, ScopePart]
-
-
-def is_call(node: Node) -> bool:
-    """True for a node that computes: no leaf, no tuple and no field of one."""
-    return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
 
 
 def inherited(scope: ScopeOf) -> ScopeOf:
