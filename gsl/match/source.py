@@ -188,12 +188,13 @@ class CheckedSource:
         def children(pattern: Pattern) -> Iterable[Pattern]:
             return [choice] if pattern is alternative else pattern.children()
 
+        start: list[Pattern] = [alternative]
         beside: dict[Pattern, list[Pattern]] = {}
         pairs = [(pattern, child) for pattern in reached(self.required, children) for child in children(pattern)]
         for user, operand in (*pairs, *((use.user, use.operand) for use in self.relations)):
             beside.setdefault(operand, []).append(user)
             beside.setdefault(user, []).append(operand)
-        return set(reached([alternative], lambda pattern: beside.get(pattern, ())))
+        return set(reached(start, lambda pattern: beside.get(pattern, ())))
 
     @cached_property
     def height(self) -> int:

@@ -159,9 +159,9 @@ class ConvolutionDraft:
     def _layouts(self) -> tuple[str, str]:
         """The layouts of the data and of the kernel."""
         data, channels_last = "NC" + self.letters, "N" + self.letters + "C"
-        kernel, others = "OI" + self.letters, ("O" + self.letters + "I", self.letters + "IO")
+        kernel, others = "OI" + self.letters, ["O" + self.letters + "I", self.letters + "IO"]
         if self.transposed:
-            kernel, others = "IO" + self.letters, (kernel,)
+            kernel, others = "IO" + self.letters, [kernel]
         layout = self._layout("data_layout", data, channels_last)
         order = self._layout("kernel_layout", kernel, *others)
         result = self._layout("out_layout", "", data, channels_last)
