@@ -313,8 +313,8 @@ def _check_call(pattern: Call, bound: set[Pattern]) -> None:
     if isinstance(pattern.op, OpSpec):
         missing = [
             name
-            for name, spec in pattern.op.attrs.items()
-            if spec.default is REQUIRED and spec.derive is None and name not in pattern.attrs
+            for name, spec in pattern.op.own_attrs.items()
+            if spec.default is REQUIRED and name not in pattern.attrs
         ]
         if missing:
             raise PatternError(
@@ -334,9 +334,8 @@ def _free_attributes(patterns: Sequence[Pattern]) -> FreeAttrs:
                 calls.setdefault(name, []).append(pattern)
     free: dict[str, tuple[tuple[Call, str], ...]] = {}
     for name, group in calls.items():
-        attrs = [attr for attr, spec in TABLE[name].attrs.items() if spec.derive is None]
         mentioned = {attr for call in group for attr in call.attrs}
-        free[name] = tuple((call, attr) for call in group for attr in attrs if attr not in mentioned)
+        free[name] = tuple((call, attr) for call in group for attr in TABLE[name].own_attrs if attr not in mentioned)
     return free
 
 

@@ -175,7 +175,7 @@ def _of_call(pattern: Call | Like) -> Iterator[tuple[str, Callable[[Any], Patter
         yield f"without {name}", lambda p, n=name: _call(  # type: ignore[misc]
             p, attrs={key: value for key, value in p.attrs.items() if key != n}
         )
-    if isinstance(pattern, Like) and spec is not None and any(a.derive is None for a in spec.attrs.values()):
+    if isinstance(pattern, Like) and spec is not None and spec.own_attrs:
         yield "attributes dropped", lambda p: Call(spec, *p.operands, **_exprs(p.attrs))
     if isinstance(pattern, Call) and spec is not None:
         instead = _INSTEAD.get(spec.name)

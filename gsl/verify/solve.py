@@ -373,10 +373,9 @@ class Solver:
 
     def given_attrs(self, draft: NodeDraft) -> dict[str, Any]:
         """The attributes of a call that follow from the conditions of the rule and are not decided yet."""
-        spec = TABLE[str(draft.op)]
         found = {}
-        for name, attribute in spec.attrs.items():
-            if name not in draft.attrs and attribute.derive is None:
+        for name in TABLE[str(draft.op)].own_attrs:
+            if name not in draft.attrs:
                 is_given, value = self.given_attr(draft, name)
                 if is_given:
                     found[name] = value

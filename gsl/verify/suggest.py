@@ -176,7 +176,7 @@ def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator
                 yield pattern.value, f"{name}.value", literals
         keys = ["shape"] if isinstance(nodes[0].type, TensorType) else []
         spec = spec_of(nodes[0].op)
-        keys += [key for key, given in spec.attrs.items() if given.derive is None] if spec is not None else []
+        keys += spec.own_attrs if spec is not None else []
         for key in keys:
             own = getattr(pattern, key)
             found = [None if node is None else node.shape if key == "shape" else node.attrs.get(key) for node in nodes]
@@ -225,7 +225,7 @@ def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Sid
     left, right = match[p], match[q]
     if left.op not in TABLE or right.op not in TABLE:
         return
-    own = [name for name, spec in TABLE[str(left.op)].attrs.items() if spec.derive is None]
+    own = TABLE[str(left.op)].own_attrs
     if left.op == right.op and len(own) > 1:
         every = attr.all([getattr(p, name) == getattr(q, name) for name in own])
         yield SideCondition(every, f"attr.all([{', '.join(f'{a}.{name} == {b}.{name}' for name in own)}])", 8)
