@@ -28,13 +28,23 @@ class OfOne(Of):
 
 
 class Net(nn.Module):
-    """A function of the module itself, whose layers it reads as attributes, and of tensors."""
+    """A function of the module itself, whose layers and tensors it reads as attributes, and of inputs."""
 
     def __init__(self, function: Callable[..., Any], **layers: Any) -> None:
         super().__init__()
         self.function = function
         for name, layer in layers.items():
-            setattr(self, name, layer)
+            if isinstance(layer, torch.Tensor) and not isinstance(layer, nn.Parameter):
+                self.register_buffer(name, layer)
+            else:
+                setattr(self, name, layer)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         return self.function(self, *inputs)
+
+
+class NetOfOne(Net):
+    """A function of the module itself and one tensor, which tracers and exports call ``x``."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(self, x)

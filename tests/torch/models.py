@@ -35,24 +35,6 @@ class Branches(nn.Module):
         return self.query(y), self.key(y), self.value(y)
 
 
-def model(function: Callable[..., Any], **parts: Any) -> nn.Module:
-    """A module with these buffers, parameters and submodules."""
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
-                    self.register_buffer(name, part)
-                else:
-                    setattr(self, name, part)
-
-        def forward(self, x: Any) -> Any:
-            return function(self, x)
-
-    return Model()
-
-
 def equal(found: Any, expected: Any, **options: Any) -> None:
     """Fail unless the tensors of two results agree."""
     torch.testing.assert_close(found, expected, **options)
