@@ -19,8 +19,9 @@ from gsl import RuleSet, Subst, Trace, op, pat
 from gsl.errors import NotRewrittenWarning, PatternError, WorkloadError
 from gsl.rules import OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import Recorder
 from tests.helpers.nets import NetOfOne
-from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, compiled, equal
+from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, compiled, equal
 
 IMAGES = torch.randn(2, 3, 8, 8)
 

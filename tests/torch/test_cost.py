@@ -10,8 +10,9 @@ from gsl import RuleSet, Subst, op
 from gsl.errors import WorkloadError
 from gsl.graph import Node
 from gsl.rules import OPTIMISING
+from tests.helpers.compiled import Recorder
 from tests.helpers.nets import NetOfOne
-from tests.torch.models import RELUS, Branches, Recorder, X, equal
+from tests.torch.models import RELUS, Branches, X, equal
 
 CLIP = Subst(op.ReLU(X), op.Clip(X, a_min=0.0, a_max=1e30), name="clip")
 

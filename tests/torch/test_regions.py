@@ -15,8 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.rules import RULES
+from tests.helpers.compiled import Recorder
 from tests.helpers.nets import NetOfOne
-from tests.torch.models import SMALL, Branches, Recorder, X, compiled, equal, gradients
+from tests.torch.models import SMALL, Branches, X, compiled, equal, gradients
 
 
 def twice(x: torch.Tensor) -> torch.Tensor:

@@ -13,8 +13,9 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import is_training
 from gsl.rules import NORMAL, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import Recorder
 from tests.helpers.nets import NetOfOne
-from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients
+from tests.torch.models import SMALL, Branches, compiled, equal, gradients
 
 IMAGES = torch.randn(2, 3, 8, 8)
 X = pat.Wildcard()

@@ -24,6 +24,7 @@ from gsl.errors import NotRewrittenWarning
 from gsl.front.fx.values import device_of
 from gsl.fx import Pass
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import fresh
 from tests.helpers.nets import Net
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
@@ -32,10 +33,8 @@ META = torch.device("meta")
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
-    torch._dynamo.reset()
-    with torch.compiler.config.patch(force_disable_caches=True):
+    with fresh():
         yield
-    torch._dynamo.reset()
 
 
 def meta(*shape: int) -> torch.Tensor:

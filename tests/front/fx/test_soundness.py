@@ -14,6 +14,7 @@ from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import Recorder
 from tests.helpers.nets import NetOfOne
 
 X = pat.Wildcard()
@@ -220,10 +221,10 @@ def test_a_tensor_whose_shape_is_changed_later_has_another_one_before(reshape: A
         reshape(y)
         return total, y
 
-    graphs: list[fx.GraphModule] = []
-    torch.compile(NetOfOne(forward), backend=lambda graph, _: graphs.append(graph) or graph.forward)(torch.randn(2, 3))
+    recorder = Recorder()
+    torch.compile(NetOfOne(forward), backend=recorder)(torch.randn(2, 3))
     by_columns = Subst(op.Sum(X), op.Mean(X) * X.shape[0] * X.shape[1], where=X.shape[1] == 2)
-    for graph in (*graphs, traced(NetOfOne(forward))):
+    for graph in (*recorder.graphs, traced(NetOfOne(forward))):
         old = load(graph, (torch.randn(2, 3),))
         assert TRIPLE(old).trace.count() == 1
         assert by_columns(TRIPLE(old)).trace.count() == by_columns(old).trace.count() == 0
@@ -267,25 +268,15 @@ def test_a_region_without_gradients_has_the_effects_of_its_calls() -> None:
 
 
 def test_a_region_of_autocast_is_left_as_it_is() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a = nn.Linear(4, 4, bias=False)
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x).float()
+        return y.relu().relu()
 
-        def forward(self, x: torch.Tensor) -> Any:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                y = self.a(x).float()
-            return y.relu().relu()
-
-    graphs: list[Any] = []
-
-    def backend(module: fx.GraphModule, inputs: Any) -> Any:
-        graphs.append((module, inputs))
-        return module
-
+    recorder = Recorder()
     with torch.no_grad():
-        torch.compile(Model(), backend=backend)(torch.randn(2, 4))
-    old = Workload.from_fx(*graphs[0])
+        torch.compile(NetOfOne(forward, a=nn.Linear(4, 4, bias=False)), backend=recorder)(torch.randn(2, 4))
+    old = Workload.from_fx(recorder.graphs[0], recorder.inputs[0])
     w = pat.Wildcard()
     assert agree(old, Subst(op.Cast(op.Dense(X, w), dtype="float32"), op.Dense(X, w))(old))
     new = RELUS(old)
