@@ -43,7 +43,7 @@ from benchmarks.section import table
 from demo.models import GoogLeNet, Model, settle
 from gsl import RuleSet, Workload, kernels
 from gsl.cost import OptimizeReport
-from gsl.cost.work import machine
+from gsl.cost.machine import machine
 from gsl.graph.text import text
 from gsl.rules import cpu
 from gsl.rules.idioms import activations, attention, norms

@@ -14,6 +14,7 @@ from gsl import Workload
 from gsl.errors import FrontEndError, WorkloadError
 from gsl.graph import TensorType
 from gsl.workload import Report
+from tests.helpers.nets import NetOfOne
 from tests.test_workload import F23, differ, fake
 
 MANY = {"x": TensorType((64, 8), "float32")}
@@ -137,19 +138,15 @@ def test_changed_inputs_of_other_names_are_compared_by_position() -> None:
 # What a run leaves behind -----------------------------------------------------------------------------------------
 
 
-class Counting(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = nn.Parameter(torch.ones(3), requires_grad=False)
-
-    def forward(self, x: Any) -> Any:
-        self.w.add_(1)
-        return x * self.w
+def counting(net: Any, x: Any) -> Any:
+    net.w.add_(1)
+    return x * net.w
 
 
 @pytest.mark.parametrize("functional", [False, True])
 def test_a_parameter_that_the_program_changes_is_restored(functional: bool) -> None:
-    exported = torch.export.export(Counting(), (torch.randn(3),))
+    net = NetOfOne(counting, w=nn.Parameter(torch.ones(3), requires_grad=False))
+    exported = torch.export.export(net, (torch.randn(3),))
     wl = Workload.from_exported(exported.run_decompositions() if functional else exported)
     report = wl.compare(wl).check()
     assert "state w afterwards" in [row.name for row in report.outputs]

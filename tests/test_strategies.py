@@ -6,26 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import WorkloadError
 from gsl.workload.inputs import STRATEGIES, strategy
+from tests.helpers.nets import Of
 
 X, Y = pat.Wildcard(), pat.Wildcard()
 
 
-class Function(nn.Module):
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(*inputs)
-
-
 def workload(function: Any, *inputs: torch.Tensor, **options: Any) -> Workload:
-    return Workload.from_torch(Function(function), inputs or (torch.rand(4, 6) + 1,), **options)
+    return Workload.from_torch(Of(function), inputs or (torch.rand(4, 6) + 1,), **options)
 
 
 WRONG: dict[str, tuple[Any, Subst, Any]] = {
@@ -138,7 +129,7 @@ def test_there_is_no_culprit_where_there_is_no_difference() -> None:
 def test_a_trace_of_another_workload_is_an_error() -> None:
     before = workload(torch.exp)
     after = Subst(op.Exp(X), op.Expm1(X), name="exp")(before)
-    with pytest.raises(WorkloadError, match="the trace was not made on Function"):
+    with pytest.raises(WorkloadError, match="the trace was not made on Of"):
         workload(torch.tanh).compare(after, trace=after.trace)
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from gsl.cli import files, models
 from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count, number
 from gsl.cli.rules import HELP, selection
+from gsl.cost.machine import MOST_THREADS
 from gsl.cost.model import MODELS
 from gsl.cost.optimization import SEARCHES, optimize
 from gsl.cost.report import Optimized, OptimizeReport, page
-from gsl.cost.work import MOST_THREADS
 from gsl.rewrite import RuleSet
 from gsl.workload import Workload
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, Union, runtime_checkable
 
+from gsl.cache import Store
+from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
 from gsl.cost.table import Cost, Costs
-from gsl.cost.work import ExampleSizes, Roofline, Store, devices, is_free, machine, threads_of, timed, work
+from gsl.cost.work import ExampleSizes, is_free, work
 from gsl.errors import GSLError, WorkloadError, checked, nearest
 from gsl.front.base import ProgramStep, Scoped, Stepped
-from gsl.graph import GETITEM, LEAVES, TUPLE, Node, op_name
-from gsl.spec import TABLE, Trait
+from gsl.graph import LEAVES, Node, is_call, op_name
+from gsl.spec import Trait, spec_of
 from gsl.workload import Workload
 
 
@@ -34,7 +36,7 @@ class Unit:
     @property
     def op(self) -> str:
         """The operator after which it is called: the first that it computes which is no view."""
-        called = [node for node in self.nodes if node.op not in LEAVES and node.op not in (TUPLE, GETITEM)]
+        called = list(filter(is_call, self.nodes))
         working = [node for node in called if not is_free(node)] or called
         return op_name(working[0].op) if working else self.steps[-1].key.partition("(")[0]
 
@@ -111,7 +113,7 @@ def _is_light(unit: Unit) -> bool:
 
 
 def _is_light_node(node: Node) -> bool:
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     element_wise = Trait.ELEMENT_WISE | Trait.BROADCASTING
     light = node.op == "nn.bias_add" or (spec is not None and bool(spec.traits & element_wise))
     return node.effect is None and (is_free(node) or light)
@@ -244,8 +246,7 @@ def _costs(workload: Workload, model: str, price: PerNode, *, unit: str, threads
     scope = _scope(workload)
     calls = [
         Cost(node.name, op_name(node.op), scope(node), price(node), key=op_name(node.op))
-        for node in workload.graph
-        if node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
+        for node in filter(is_call, workload.graph)
     ]
     return Costs(workload.name, model, calls, unit=unit, threads=threads)
 

@@ -11,15 +11,16 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from gsl.cache import Store
 from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy, approximated
+from gsl.cost.machine import devices, machine, threads_of
 from gsl.cost.model import Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
-from gsl.cost.work import Store, devices, machine, threads_of
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, checked, nearest, require
 from gsl.graph.text import text

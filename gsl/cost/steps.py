@@ -12,11 +12,12 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
+from gsl.cache import Store
+from gsl.cost.machine import threads_of
 from gsl.cost.model import Analytic, ByNode, PerNode
 from gsl.cost.space import Space
-from gsl.cost.work import Store, threads_of
-from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node, Op
-from gsl.graph.splice import Replacement
+from gsl.graph import INPUT, LEAVES, Graph, Node, Op, is_call
+from gsl.graph.splice import Replacement, is_new
 from gsl.match import Find, Match, UseLists
 from gsl.match.bindings import Bindings
 from gsl.match.plan import PAYS
@@ -25,10 +26,9 @@ from gsl.rewrite import Subst, Trace
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.cse import frozen
 from gsl.rewrite.passes import RulePass
+from gsl.walk import reached
 
 StepKey = tuple[Hashable, ...]
-FREE = (*LEAVES, TUPLE, GETITEM)
-"""The operators of what is no call."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +70,7 @@ class Prices:
 
     def price(self, node: Node) -> float:
         """The cost of a node in a run that does not find it computed."""
-        return 0.0 if node.op in FREE else self.of(node)
+        return self.of(node) if is_call(node) else 0.0
 
     def hash_of(self, node: Node, parts: Iterable[int]) -> int:
         """A number that is the same for nodes that compute the same in the same way, from those of the operands."""
@@ -137,14 +137,7 @@ class Changes:
 
 def _above(nodes: Iterable[Node]) -> dict[Node, None]:
     """The nodes, and all that are made from them, operands first."""
-    found: set[Node] = set()
-    work = list(nodes)
-    while work:
-        node = work.pop()
-        if node not in found:
-            found.add(node)
-            work += node.users
-    return dict.fromkeys(sorted(found, key=attrgetter("index")))
+    return dict.fromkeys(sorted(reached(nodes, lambda node: node.users), key=attrgetter("index")))
 
 
 def _names(nodes: Iterable[Node]) -> frozenset[str]:
@@ -368,7 +361,7 @@ class _Change:
         for node in self.created:
             parts = [view.hashes[part.name] if part.index >= 0 else self.hashes[part] for part in node.operands]
             self.hashes[node] = prices.hash_of(node, parts)
-            if self._is_ahead(node) or node.op in FREE:
+            if self._is_ahead(node) or not is_call(node):
                 continue
             equal = view._by_hash.get(self.hashes[node])
             if equal is None or node.opaque or node.effect is not None or not self._stays(equal):
@@ -416,13 +409,7 @@ def _made_for(live: Sequence[Node], replacement: Replacement) -> tuple[Node, ...
     """The new nodes from which some are made: all of them, where nothing is lost."""
     if len(live) == len(replacement.new):
         return replacement.created
-    needed: set[Node] = set()
-    work = [node for node in live if node.index < 0]
-    while work:
-        node = work.pop()
-        if node not in needed:
-            needed.add(node)
-            work += [operand for operand in node.operands if operand.index < 0]
+    needed = set(reached(filter(is_new, live), lambda node: filter(is_new, node.operands)))
     return tuple([node for node in replacement.created if node in needed])
 
 

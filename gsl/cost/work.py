@@ -1,26 +1,16 @@
-"""The work of a call (the operations on numbers that it makes, and the bytes that it reads and writes), and the machine
-that does it, with the measurements that are kept from one process to the next."""
+"""The work of a call: the operations on numbers that it makes, and the bytes that it reads and writes."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import platform
-import sqlite3
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import WorkloadError
 from gsl.graph import GETITEM, LEAVES, PARAM, TUPLE, Dim, Node, SymDim, TensorType, TupleType, Type
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import TABLE, Trait
+from gsl.spec import Trait, spec_of
 
 if TYPE_CHECKING:
     from gsl.workload import Workload
@@ -142,7 +132,7 @@ def _dtype(node: Node) -> str:
 def _operations(node: Node, sizes: ExampleSizes) -> int:
     result = sizes.elements(node.type)
     shapes = [_shape(operand, sizes) for operand in node.operands]
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is None:
         return _of_opaque(node, shapes, result)
     if node.op in ("nn.dense", "matmul", "nn.batch_matmul"):
@@ -181,215 +171,3 @@ def _of_opaque(node: Node, shapes: Sequence[tuple[int, ...]], result: int) -> in
         return result
     channels = next((shape[0] for part, shape in zip(node.operands, shapes) if part.op == PARAM and len(shape) > 1), 1)
     return max(result, 2 * result * max(weights) // max(1, channels))
-
-
-# ---------------------------------------------------------------- measurements that are kept
-
-
-_TABLE = "CREATE TABLE IF NOT EXISTS known (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
-_WAIT = 5.0
-"""The seconds that one process waits for another one that writes."""
-
-
-def folder() -> Path:
-    """The user's folder in which GSL keeps data that may be lost: ``GSL_CACHE``, or the system's place for such
-    data."""
-    own = os.environ.get("GSL_CACHE")
-    if own:
-        return Path(own)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gsl"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "gsl"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsl"
-
-
-class Store:
-    """Values by keys, in one file of the user's cache; shared by processes.
-
-    Lost values are measured again: where the folder can't be written, or the file is damaged, values are kept for as
-    long as the store lives.
-    """
-
-    def __init__(self, path: Path | None = None) -> None:
-        self._recent: dict[str, Any] = {}
-        self._file = _opened(folder() / "costs.sqlite" if path is None else path)
-
-    def get(self, *key: object) -> Any:
-        """The value of a key, ``None`` if it is not known."""
-        name = _digest(key)
-        if name not in self._recent and self._file is not None:
-            try:
-                row = self._file.execute("SELECT value FROM known WHERE key = ?", (name,)).fetchone()
-                self._recent[name] = None if row is None else json.loads(row[0])
-            except (sqlite3.Error, ValueError):
-                self._file = None
-        return self._recent.get(name)
-
-    def put(self, value: Any, *key: object) -> None:
-        """Keep a value that JSON can express."""
-        name = _digest(key)
-        self._recent[name] = value
-        if self._file is not None:
-            try:
-                with self._file:
-                    self._file.execute("INSERT OR REPLACE INTO known VALUES (?, ?)", (name, json.dumps(value)))
-            except sqlite3.Error:
-                self._file = None
-
-
-def _opened(path: Path) -> sqlite3.Connection | None:
-    """The file of a store; a damaged one is begun anew. ``None`` where there can be none."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return _connected(path)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise
-            path.unlink()
-            return _connected(path)
-    except (OSError, sqlite3.Error):
-        return None
-
-
-def _connected(path: Path) -> sqlite3.Connection:
-    file = sqlite3.connect(path, timeout=_WAIT, check_same_thread=False)
-    try:
-        with file:
-            file.execute(_TABLE)
-    except sqlite3.Error:
-        file.close()
-        raise
-    return file
-
-
-def _digest(key: tuple[object, ...]) -> str:
-    return hashlib.sha256("\0".join(map(str, key)).encode()).hexdigest()
-
-
-# ---------------------------------------------------------------- the machine
-
-
-SECONDS = 0.015
-"""The seconds for which a call is repeated, each time that it is measured."""
-SAMPLES = 3
-"""The samples of which the least counts."""
-_MEMORY, _SIDE = 1 << 26, 1024
-"""The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
-machine."""
-
-
-@lru_cache(maxsize=1)
-def machine() -> str:
-    """A text that tells this machine from others: the model of its processor, the number of cores, the version of
-    torch."""
-    import torch
-
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{_processor()}, {cores} cores, torch {torch.__version__}"
-
-
-def _processor() -> str:
-    """The model of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    model = [found.get(part, "") for part in ("model name", "cpu family", "model", "stepping")]
-    return " ".join(model).strip() or platform.processor() or platform.machine()
-
-
-def devices() -> str:
-    """The accelerators that are in use, by name."""
-    import torch
-
-    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-        return "cpu"
-    return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
-
-
-MOST_THREADS = 1024
-"""The largest number of threads that torch is given: of very many, the process dies."""
-
-
-@contextmanager
-def threads_of(number: int | None) -> Iterator[int]:
-    """Let torch use so many threads, or as many as it does; how many these are. WorkloadError for another number."""
-    import torch
-
-    if number is not None and (type(number) is not int or not 1 <= number <= MOST_THREADS):
-        raise WorkloadError(f"threads= is a whole number from 1 to {MOST_THREADS}, got {number!r}")
-    before = torch.get_num_threads()
-    number = before if number is None else number
-    torch.set_num_threads(number)
-    try:
-        yield number
-    finally:
-        torch.set_num_threads(before)
-
-
-def timed(call: Callable[[], object]) -> float:
-    """The seconds that a call takes: the least of its samples, because everything else that runs can only add to it.
-
-    Each sample repeats the call so often that all of them together last for :data:`SECONDS`. Torch's timer warms up
-    before each. (Its own ways to find the number of repetitions take a third of a second for most calls.)
-    """
-    import torch
-    from torch.utils.benchmark import Timer
-
-    with torch.no_grad():
-        timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-        once = timer.timeit(1).median
-        number = max(1, int(SECONDS / SAMPLES / max(once, 1e-9)))
-        return float(min(once, *(timer.timeit(number).median for _ in range(SAMPLES))))
-
-
-@dataclass(frozen=True, slots=True)
-class Roofline:
-    """The best rates that a machine can reach: arithmetic by dtype, memory, and calls of nothing (Williams, Waterman
-    and Patterson, "Roofline", Communications of the ACM 52, 2009)."""
-
-    threads: int
-    bandwidth: float
-    """Bytes per second."""
-    overhead: float
-    """Seconds per call."""
-    store: Store
-
-    @staticmethod
-    def here(threads: int, store: Store) -> Roofline:
-        """The roofline of this machine with so many threads, measured once."""
-        import torch
-
-        def copy() -> float:
-            source, target = torch.ones(_MEMORY // 4), torch.empty(_MEMORY // 4)
-            return 2 * _MEMORY / timed(lambda: target.copy_(source))
-
-        def nothing() -> float:
-            one = torch.ones(1)
-            return timed(lambda: one + one)
-
-        bandwidth, overhead = _once(store, "bandwidth", threads, copy), _once(store, "call", threads, nothing)
-        return Roofline(threads, bandwidth, overhead, store)
-
-    def speed(self, dtype: str) -> float:
-        """Operations on numbers of a dtype per second, in a product of matrices."""
-        import torch
-
-        def product() -> float:
-            a = torch.ones(_SIDE, _SIDE).to(getattr(torch, dtype))
-            return float(2 * _SIDE**3 / timed(lambda: a @ a))
-
-        return _once(self.store, f"operations on {dtype}", self.threads, product)
-
-
-def _once(store: Store, what: str, threads: int, measure: Callable[[], float]) -> float:
-    """A value that is measured the first time that it is asked for."""
-    known: Any = store.get(machine(), what, threads)
-    if known is None:
-        with threads_of(threads):
-            known = measure()
-        store.put(known, machine(), what, threads)
-    return float(known)

@@ -9,9 +9,9 @@ from typing import Protocol
 from gsl.draw.drawing import Drawing
 from gsl.draw.figure import Figure, Mark, Paint, Panel, Style
 from gsl.draw.labels import rule_marks, tint, wrapped
-from gsl.draw.scopes import inherited, is_call
+from gsl.draw.scopes import inherited
 from gsl.draw.view import FLAT, Depth, Options, diagram, levels
-from gsl.graph import LEAVES, Graph, Node
+from gsl.graph import LEAVES, Graph, Node, is_call
 from gsl.graph.text import node_names
 
 

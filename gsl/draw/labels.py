@@ -10,7 +10,7 @@ from typing import Any
 from gsl.draw.figure import Box, Chain, Mark, Nest, Style
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Node, op_name
 from gsl.graph.text import attribute_texts, is_scalar, value_text
-from gsl.spec import TABLE
+from gsl.spec import spec_of
 
 # ---------------------------------------------------------------- colours
 
@@ -72,7 +72,7 @@ def clipped(text: str, most: int) -> str:
 
 def hide_defaults(node: Node, name: str, value: Any) -> bool:
     """True for an attribute that a reader can do without: derived, or equal to the operator's default."""
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is None or name not in spec.attrs:
         return value is None
     attribute = spec.attrs[name]

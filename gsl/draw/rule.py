@@ -15,6 +15,7 @@ from gsl.pat import Pattern
 from gsl.pat.text import condition_text, pattern_names, written
 from gsl.pat.typed import KeywordText
 from gsl.pat.variadic import references
+from gsl.walk import reached
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -121,13 +122,7 @@ class RuleSide:
     def _shown(self, roots: Sequence[Pattern]) -> list[Pattern]:
         """The patterns that are drawn, operands first; patterns below a known pattern of the other side are not
         drawn."""
-        found: set[Pattern] = set()
-        stack = list(roots)
-        while stack:
-            pattern = stack.pop()
-            if pattern not in found:
-                found.add(pattern)
-                stack += () if pattern in self.known or _is_leaf(pattern) else pattern.children()
+        found = set(reached(roots, lambda p: () if p in self.known or _is_leaf(p) else p.children()))
         return [pattern for pattern in pat.walk(*roots) if pattern in found]
 
     def diagram(self) -> Diagram:

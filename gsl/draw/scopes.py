@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Union
 
-from gsl.graph import CONST, GETITEM, LEAVES, PARAM, TUPLE, Graph, Node, op_name
+from gsl.graph import CONST, GETITEM, LEAVES, PARAM, Graph, Node, is_call, op_name
 from gsl.graph.text import is_scalar, value_text
+from gsl.walk import reached
 
 ScopePath = tuple[str, ...]
 """The names of modules, from the outermost one."""
@@ -47,27 +48,15 @@ class ScopePart:
 ScopeItem = Union[Node, ScopePart]
 
 
-def is_call(node: Node) -> bool:
-    """True for a node that computes: no leaf, no tuple and no field of one."""
-    return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
-
-
 def inherited(scope: ScopeOf) -> ScopeOf:
     """The scope of a view that rules have worked on: a new node is in the module in which all nodes were that it
     replaces."""
 
+    def replaced(node: Node) -> Sequence[Node] | None:
+        return node.origin.replaced if node.native is None and node.origin is not None else None
+
     def of(node: Node) -> ScopePath:
-        found: list[ScopePath] = []
-        stack, seen = [node], set[Node]()
-        while stack:
-            item = stack.pop()
-            if item in seen:
-                continue
-            seen.add(item)
-            if item.native is None and item.origin is not None:
-                stack += item.origin.replaced
-            else:
-                found.append(scope(item))
+        found = [scope(old) for old in reached([node], lambda new: replaced(new) or ()) if replaced(old) is None]
         return _shared(found) if found else ()
 
     return of

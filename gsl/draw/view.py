@@ -12,9 +12,9 @@ from typing import Literal, Union
 from gsl.draw import labels
 from gsl.draw.figure import Box, Chain, Diagram, Edge, Mark, Nest, Paint, Style
 from gsl.draw.labels import BESIDE, FRAMES, MODULE, clipped
-from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, is_call, modules_of, parts
+from gsl.draw.scopes import ScopeItem, ScopeOf, ScopePart, ScopePath, modules_of, parts
 from gsl.errors import WorkloadError, nearest
-from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, op_name
+from gsl.graph import INPUT, LEAVES, PARAM, Graph, Node, is_call, op_name
 from gsl.graph.text import is_scalar, node_names
 
 Depth = Union[int, Literal["auto", "all"]]

@@ -33,6 +33,7 @@ from gsl.graph.subgraph import Subgraph, call_type, outlined
 from gsl.match import Match
 from gsl.pat import Pattern
 from gsl.spec.natives import TVMFunction
+from gsl.walk import reached
 
 _SIZE: Final = 6
 """The size of the axes that are tried; three fields of a split can be made of it."""
@@ -187,14 +188,7 @@ def _name(node: Node) -> str:
 
 def _choices(root: Any) -> Iterator[dict[Any, int]]:
     """The ways to choose a side of each alternative of a pattern."""
-    seen: dict[Any, None] = {}
-    work = [root]
-    while work:
-        part = work.pop()
-        if part not in seen:
-            seen[part] = None
-            work.extend(_parts(part))
-    both = [part for part in seen if isinstance(part, theirs.OrPattern)]
+    both = [part for part in reached([root], _parts) if isinstance(part, theirs.OrPattern)]
     for sides in itertools.islice(itertools.product((0, 1), repeat=len(both)), _CHOICES):
         yield dict(zip(both, sides))
 

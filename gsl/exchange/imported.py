@@ -18,7 +18,7 @@ from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node
 from gsl.match import Match
 from gsl.pat import Pattern
 from gsl.rewrite import RuleSet, Subst
-from gsl.spec import TABLE
+from gsl.spec import spec_of
 
 ImportedCondition = Callable[[Mapping[str, Pattern]], Any]
 """Makes a further condition of a rule from the patterns of its variables by their names (``input_7``)."""
@@ -172,7 +172,7 @@ def _made_of(node: Node, patterns: Mapping[Node, Pattern], with_attributes: bool
         return pat.Tuple(*operands)
     if node.op == GETITEM:
         return operands[0][node.attrs["index"]]
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is None:
         attrs: Mapping[str, Any] = {name: Literal(value) for name, value in node.attrs.items()}
         return pat.Call(node.op, *operands, **attrs if with_attributes else {})

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import ExchangeError, FrontEndError, PatternError, require
 from gsl.exchange.imported import ImportedRules, collected, refusal
-from gsl.graph import Effect, TensorType
+from gsl.graph import Effect, TensorType, dtype_name
 from gsl.programs.declared import Axis, DeclaredType
 from gsl.programs.source import InputSample, PythonProgram
 from gsl.rewrite import Subst
@@ -112,7 +112,7 @@ def _examples(
         )
     for name, example in zip(wanted, examples):
         if isinstance(example, torch.Tensor):
-            tensors[name] = TensorType(tuple(map(int, example.shape)), str(example.dtype).removeprefix("torch."))
+            tensors[name] = TensorType(tuple(map(int, example.shape)), dtype_name(example.dtype))
             layouts[name] = _layout(example)
         elif isinstance(example, _NUMBERS):
             literals[name] = example

@@ -310,10 +310,8 @@ def _number(place: int) -> float:
 def _is_complete(canon: Canon) -> bool:
     """True if each call of a reading has as many operands as its operator takes."""
     calls = [operand for operand in canon.operands if isinstance(operand, Canon)]
-    if canon.op in TABLE:
-        taken = TABLE[canon.op].operands
-        if not len(taken) - TABLE[canon.op].optional <= len(canon.operands) <= len(taken):
-            return False
+    if canon.op in TABLE and not TABLE[canon.op].takes(len(canon.operands)):
+        return False
     return all(map(_is_complete, calls))
 
 

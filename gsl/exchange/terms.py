@@ -13,6 +13,7 @@ from typing import Any
 
 from gsl.errors import PatternError, nearest
 from gsl.pat import Pattern
+from gsl.walk import postorder
 
 VARIABLE = "?"
 """The operator of a term that stands for any tensor (or, as the second operand of ``smul``, for any number)."""
@@ -112,16 +113,7 @@ class TermRule:
 
 def walk(*roots: RuleTerm) -> Iterator[RuleTerm]:
     """Every term that the roots are made of, each once, operands before users."""
-    done: set[RuleTerm] = set()
-    stack = [(root, False) for root in reversed(roots)]
-    while stack:
-        term, ready = stack.pop()
-        if ready:
-            yield term
-        elif term not in done:
-            done.add(term)
-            stack.append((term, True))
-            stack.extend((operand, False) for operand in reversed(term.operands))
+    return postorder(roots, lambda term: term.operands)
 
 
 def text(term: RuleTerm) -> str:

@@ -14,11 +14,12 @@ from gsl.graph.node import (
     Op,
     Origin,
     by_operator,
+    is_call,
     op_name,
 )
-from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type
+from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type, dtype_name
 
 __all__ = [
     "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",
-    "Origin", "SymDim", "TensorType", "TupleType", "Type", "by_operator", "op_name",
+    "Origin", "SymDim", "TensorType", "TupleType", "Type", "by_operator", "dtype_name", "is_call", "op_name",
 ]

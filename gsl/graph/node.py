@@ -226,6 +226,11 @@ class Origin:
         """The nodes of the match, whose source locations the new node inherits."""
 
 
+def is_call(node: Node) -> bool:
+    """True for a node that computes: no leaf, no tuple and no field of one."""
+    return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
+
+
 def op_name(op: Op) -> str:
     """The name of an operator as it is printed: a native target by its qualified name."""
     if isinstance(op, str):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 from gsl.graph.node import FEW, INPUT, Effect, Graph, Node, Op, Origin, redirect_all, short_name
+from gsl.walk import postorder
 
 
 class Replacement:
@@ -39,20 +40,7 @@ def created_for(roots: Sequence[Node]) -> tuple[Node, ...]:
                 break
         else:
             return (roots[0],)
-    done: dict[Node, None] = {}
-    stack = [root for root in reversed(roots) if root.index < 0]
-    while stack:
-        node = stack[-1]
-        if node in done:
-            stack.pop()
-            continue
-        waiting = [operand for operand in node.operands if operand.index < 0 and operand not in done]
-        if waiting:
-            stack += reversed(waiting)
-        else:
-            stack.pop()
-            done[node] = None
-    return tuple(done)
+    return tuple(postorder(filter(is_new, roots), lambda node: filter(is_new, node.operands)))
 
 
 def is_new(node: Node) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from gsl.graph.node import CONST, GETITEM, INPUT, TUPLE, Graph, Node, Origin
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.types import TupleType, Type
+from gsl.walk import reached
 
 
 class Subgraph:
@@ -40,21 +41,14 @@ def outlined(nodes: Iterable[Node], outputs: Sequence[Node], graph: Graph) -> tu
     the body have the native handles and the names of those that they stand for.
     """
     inside = set(nodes)
-    inner: dict[Node, None] = {}
-    operands: dict[Node, None] = {}
-    work = list(reversed(outputs))
-    while work:
-        node = work.pop()
-        if node in inner or node in operands:
-            continue
-        if node in inside or node.op == TUPLE or _is_number(node):
-            inner[node] = None
-            work.extend(reversed(node.operands))
-        else:
-            operands[node] = None
+
+    def is_inner(node: Node) -> bool:
+        return node in inside or node.op == TUPLE or _is_number(node)
+
+    found = list(reached(reversed(outputs), lambda node: reversed(node.operands) if is_inner(node) else ()))
+    operands = [node for node in found if not is_inner(node)]
     made = {node: Node(INPUT, type=node.type, name=node.name) for node in operands}
-    order = sorted(inner, key=lambda node: node.index)
-    for node in order:
+    for node in sorted(filter(is_inner, found), key=lambda node: node.index):
         made[node] = Node(
             node.op, tuple([made[operand] for operand in node.operands]), node.attrs, node.type,
             name=node.name, native=node.native,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gsl.graph.node import CONST, GETITEM, LEAVES, TUPLE, Graph, Node, op_name, short_name
-from gsl.graph.types import SymDim, TensorType, TupleType
+from gsl.graph.types import SymDim, TensorType, TupleType, dtype_name
 
 Hide = Callable[[Node, str, Any], bool]
 """Tells whether an attribute (node, name, value) is left out. The view knows no operators, so a caller who knows
@@ -87,7 +87,7 @@ def value_text(value: Any) -> str:
         case slice():
             return ":".join("" if part is None else value_text(part) for part in (value.start, value.stop, value.step))
     if getattr(value, "shape", None) is not None and hasattr(value, "dtype"):
-        dtype = str(value.dtype).removeprefix("torch.")
+        dtype = dtype_name(value.dtype)
         return f"<{dtype}[{', '.join(map(str, value.shape))}]>"
     graph = value if isinstance(value, Graph) else getattr(value, "graph", None)
     if isinstance(graph, Graph):

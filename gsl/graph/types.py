@@ -130,12 +130,22 @@ def compare(relation: str, left: Dim, right: Dim) -> bool:
     raise UndecidableError(f"{left} {relation} {right} depends on the sizes at run time")
 
 
+def dtype_name(dtype: Any) -> str:
+    """The name of a dtype, which is the same in torch, TVM and numpy."""
+    return str(dtype).removeprefix("torch.")
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """A tensor of a shape (ints and symbolic dimensions) and a dtype (``"float32"``, ``"int64"``, ``"bool"``)."""
 
     shape: tuple[Dim, ...]
     dtype: str
+
+    @staticmethod
+    def of(value: Any) -> TensorType:
+        """The type of a tensor of torch, or of an array of numpy."""
+        return TensorType(tuple(value.shape), dtype_name(value.dtype))
 
     @property
     def ndim(self) -> int:

@@ -15,7 +15,7 @@ from gsl.match.bindings import AttrPath, Bindings, MatchScope, pattern_of
 from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal
 from gsl.pat import Pattern
 from gsl.pat.variadic import references
-from gsl.spec import TABLE
+from gsl.spec import spec_of
 from gsl.spec.natives import defaults
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ class Equal(Guard):
         if names is None:
             if set(left.attrs) != set(right.attrs):
                 return "attributes", sorted(left.attrs), sorted(right.attrs)
-            spec = TABLE.get(left.op) if isinstance(left.op, str) else None
+            spec = spec_of(left.op)
             names = tuple(left.attrs if spec is None else spec.own(left.attrs))
         for name in names:
             if name not in left.attrs or name not in right.attrs:

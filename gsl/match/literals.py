@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from gsl.attr.evaluate import same
 from gsl.errors import UndecidableError
-from gsl.graph import CONST, PARAM, Node, TensorType
-from gsl.spec import TABLE, Trait
+from gsl.graph import CONST, PARAM, Node, TensorType, dtype_name
+from gsl.spec import Trait, spec_of
 
 AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
 """The dtypes with which frameworks compute in single precision, or in a lower one."""
@@ -50,7 +50,7 @@ def equal_literal(wanted: Any, actual: Any) -> bool:
     import numpy
 
     values = numpy.asarray(wanted)
-    kind = str(actual.dtype).removeprefix("torch.")
+    kind = dtype_name(actual.dtype)
     if values.shape not in ((), tuple(actual.shape)) or (values.dtype == bool) is not (kind == "bool"):
         return False
     if hasattr(wanted, "shape") and values.shape != tuple(actual.shape):
@@ -78,7 +78,7 @@ def equal_in_single(wanted: Any, node: Node) -> bool:
 
 def _is_single(node: Node) -> bool:
     """True for element-wise arithmetic in single precision at most."""
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     known = isinstance(node.type, TensorType) and node.type.dtype in AT_MOST_SINGLE
     return known and spec is not None and Trait.BROADCASTING in spec.traits
 
@@ -88,7 +88,7 @@ def canonical(node: Node, given: Mapping[str, Any]) -> Mapping[str, Any]:
 
     They are completed together, because the form of one may depend on another (a split's sections on its axis).
     """
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is None or any(name not in spec.attrs for name in given):
         return given
     types = tuple([operand.type for operand in node.operands])

@@ -28,6 +28,7 @@ from gsl.match.source import CheckedSource
 from gsl.match.uses import Link, SeqMatcher, Skipping, Up, climb, skip_between
 from gsl.pat import Pattern
 from gsl.pat.variadic import counts
+from gsl.walk import reached
 
 KINDS: dict[type[Pattern], type[Matcher]] = {
     pat.Const: ConstMatcher, pat.Call: CallMatcher, pat.Tuple: TupleMatcher, pat.GetItem: GetItemMatcher,
@@ -212,13 +213,7 @@ class Lowered:
         Patterns that are not always bound are part of the way, for the case that they are not.
         """
         way: dict[Pattern, tuple[Pattern, ...]] = {}
-        inside = {goal}
-        work = [goal]
-        while work:
-            pattern = work.pop()
-            new = [child for child in _made_of(pattern) if child not in inside]
-            inside.update(new)
-            work += new
+        inside = set(reached([goal], _made_of))
         for pattern in pat.walk(goal):
             if pattern in inside and pattern not in always and not isinstance(pattern, pat.Not):
                 below = tuple(child for child in _made_of(pattern) if child in bound or child in way)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from gsl import pat
@@ -14,6 +14,7 @@ from gsl.pat.use import tail
 from gsl.pat.variadic import check_segments, is_open, references
 from gsl.spec import OperatorName, OpSpec
 from gsl.spec.natives import same_function
+from gsl.walk import reached
 
 
 class CheckedSource:
@@ -173,8 +174,8 @@ class CheckedSource:
         for alternative in self.patterns:
             if isinstance(alternative, pat.Alt) and alternative in self.sure:
                 for choice in alternative.choices:
-                    reached = self._connected(alternative, choice)
-                    lost = next((pattern for pattern in self.required if pattern not in reached), None)
+                    connected = self._connected(alternative, choice)
+                    lost = next((pattern for pattern in self.required if pattern not in connected), None)
                     if lost is not None:
                         raise PatternError(
                             f"{choice.location}: the alternative {choice!r} of {alternative!r} can never be taken: "
@@ -183,29 +184,17 @@ class CheckedSource:
 
     def _connected(self, alternative: pat.Alt, choice: Pattern) -> set[Pattern]:
         """The patterns that are connected with the alternative in any way, when that choice of it is taken."""
+
+        def children(pattern: Pattern) -> Iterable[Pattern]:
+            return [choice] if pattern is alternative else pattern.children()
+
+        start: list[Pattern] = [alternative]
         beside: dict[Pattern, list[Pattern]] = {}
-        there: set[Pattern] = set()
-        work = list(self.required)
-        while work:
-            pattern = work.pop()
-            if pattern not in there:
-                there.add(pattern)
-                children = [choice] if pattern is alternative else list(pattern.children())
-                work += children
-                for child in children:
-                    beside.setdefault(child, []).append(pattern)
-                    beside.setdefault(pattern, []).append(child)
-        for use in self.relations:
-            beside.setdefault(use.operand, []).append(use.user)
-            beside.setdefault(use.user, []).append(use.operand)
-        reached: set[Pattern] = set()
-        work = [alternative]
-        while work:
-            pattern = work.pop()
-            if pattern not in reached:
-                reached.add(pattern)
-                work += beside.get(pattern, ())
-        return reached
+        pairs = [(pattern, child) for pattern in reached(self.required, children) for child in children(pattern)]
+        for user, operand in (*pairs, *((use.user, use.operand) for use in self.relations)):
+            beside.setdefault(operand, []).append(user)
+            beside.setdefault(user, []).append(operand)
+        return set(reached(start, lambda pattern: beside.get(pattern, ())))
 
     @cached_property
     def height(self) -> int:
@@ -255,27 +244,15 @@ def _identity(patterns: Sequence[Pattern]) -> dict[Pattern, Pattern]:
 
 def _bindable(roots: Sequence[Pattern]) -> Iterator[Pattern]:
     """The patterns that a match can bind: those outside of negations."""
-    found: dict[Pattern, None] = {}
-    work = list(roots)
-    while work:
-        pattern = work.pop()
-        if pattern not in found:
-            found[pattern] = None
-            if not isinstance(pattern, pat.Not):
-                work += pattern.children()
-    return iter(found)
+    return reached(roots, lambda pattern: () if isinstance(pattern, pat.Not) else pattern.children())
 
 
 def _sure(outputs: Sequence[Pattern]) -> Iterator[Pattern]:
     """The patterns outside of alternatives, negations and variadics; operators before leaves, outputs first."""
-    found: dict[Pattern, None] = {}
-    work = list(outputs)[::-1]
-    while work:
-        pattern = work.pop()
-        if pattern in found:
-            continue
-        found[pattern] = None
+    def always(pattern: Pattern) -> Iterator[Pattern]:
         if isinstance(pattern, (pat.Call, pat.Tuple, pat.GetItem, pat.And, pat.Seq)):
-            work.extend(child for child in reversed(list(pattern.children())) if not isinstance(child, pat.Segment))
+            yield from (child for child in reversed(list(pattern.children())) if not isinstance(child, pat.Segment))
+
+    found = list(reached(reversed(outputs), always))
     yield from (pattern for pattern in found if isinstance(pattern, (pat.Call, pat.GetItem, pat.Tuple)))
     yield from (pattern for pattern in found if not isinstance(pattern, (pat.Call, pat.GetItem, pat.Tuple)))

@@ -154,7 +154,7 @@ class UserOperator(op.Operator):
 
         spec = self._declared
         given = [operand for operand in operands if operand is not None]
-        if not len(spec.operands) - spec.optional <= len(given) <= len(spec.operands):
+        if not spec.takes(len(given)):
             raise TypeError(f"{spec.cls} takes {spec.arity} tensors ({', '.join(spec.operands)}), got {len(given)}")
         for name in attrs:
             if name not in spec.attrs:

@@ -17,6 +17,7 @@ from gsl.attr.text import listed, render
 from gsl.errors import PatternTypeError, UnknownAttributeError, caller, checked, nearest
 from gsl.pat.typed import TENSOR, TypeGuard
 from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec
+from gsl.walk import postorder
 
 if TYPE_CHECKING:
     from gsl.pat.call import Call, GetItem, Like
@@ -309,22 +310,7 @@ def same_attr(pattern: Pattern, names: Sequence[str]) -> dict[str, Expr]:
 
 def walk(*roots: Pattern) -> Iterator[Pattern]:
     """Every pattern that the roots are made of, each once, operands before users."""
-    done: set[Pattern] = set()
-    stack: list[tuple[Pattern, Iterator[Pattern]]] = []
-    for root in roots:
-        if root not in done:
-            stack.append((root, root.children()))
-            done.add(root)
-        while stack:
-            pattern, children = stack[-1]
-            for child in children:
-                if child not in done:
-                    done.add(child)
-                    stack.append((child, child.children()))
-                    break
-            else:
-                stack.pop()
-                yield pattern
+    return postorder(roots, lambda pattern: pattern.children())
 
 
 # ---------------------------------------------------------------- pickling, also of classes of operators

@@ -263,7 +263,7 @@ def _all_members(op: OpClass, holds: Callable[[OpSpec], bool], *, natives: bool)
 
 def _check_operands(op: CalledOperator, operands: Sequence[Any]) -> None:
     def refuses(spec: OpSpec) -> bool:
-        return not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands)
+        return not spec.takes(len(operands))
 
     if isinstance(op, OpClass) and _all_members(op, refuses, natives=False):
         raise PatternError.here(f"no operator of {op} takes {len(operands)} operands")

@@ -111,6 +111,17 @@ class OpClass:
             names.update(TABLE[op].attrs)
         return frozenset(names)
 
+    def declared(self, count: int | None, attributes: Iterable[str]) -> list[str]:
+        """The canonical operators of the class that take so many operands, or any if that is ``None``, and have these
+        attributes, in the order of the table."""
+        return [
+            name
+            for name, spec in TABLE.items()
+            if (spec.operands if count is None else spec.takes(count))
+            and all(attribute in spec.attrs for attribute in attributes)
+            and self.accepts(name)
+        ]
+
 
 class AnyOp(OpClass):
     """Every operator."""

@@ -23,6 +23,7 @@ from gsl.pat.choice import Alt, And, Not
 from gsl.pat.leaf import Leaf, Wildcard
 from gsl.pat.variadic import Repeat
 from gsl.spec import OpSpec
+from gsl.walk import reached
 
 MOST_SHOWN = 8
 """Of a longer sequence only so many parts are written."""
@@ -306,15 +307,7 @@ def check_unique(*values: Pattern | Group | Constraint) -> None:
 
 def _always(roots: Sequence[Pattern]) -> Iterator[Pattern]:
     """The patterns that every match of the roots binds."""
-    found: dict[Pattern, None] = {}
-    work = list(roots)[::-1]
-    while work:
-        pattern = work.pop()
-        if pattern not in found:
-            found[pattern] = None
-            if not isinstance(pattern, (Alt, Not)):
-                work += pattern.children()
-    return iter(found)
+    return reached(reversed(roots), lambda pattern: () if isinstance(pattern, (Alt, Not)) else pattern.children())
 
 
 def _same(patterns: Iterator[Pattern]) -> Iterator[Pattern]:

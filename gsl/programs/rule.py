@@ -31,7 +31,7 @@ from gsl.programs.fit import (
 from gsl.programs.parameters import RuleLiteral, RuleTensor, parameters
 from gsl.programs.samples import Sampler, Traced
 from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNode, flattened, rule_program
-from gsl.spec import TABLE
+from gsl.spec import spec_of
 
 Rule = TypeVar("Rule")
 ValuePath = tuple[int, ...]
@@ -383,7 +383,7 @@ class FittedSides:
 
     def _call(self, column: NodeColumn, *, is_source: bool) -> Pattern:
         node, operands = column.nodes[0], column.operands
-        spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+        spec = spec_of(node.op)
         attrs: dict[str, Any] = {}
         told: list[str] = []
         own = near(column) if operands and (is_source or operands[0] in self.known) else None

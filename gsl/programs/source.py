@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from gsl.errors import FrontEndError, Location, PatternError
-from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, op_name
+from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, dtype_name, op_name
 from gsl.programs.declared import DeclaredType, annotated, hints_of, sized
+from gsl.walk import postorder
 from gsl.workload import Workload
 
 
@@ -170,16 +171,7 @@ def flattened(
     """The nodes that the outputs of a view need. PatternError for a call with an effect that a rule can't move."""
     numbers: dict[Node, int] = {}
     nodes: list[TracedNode] = []
-    stack = list(reversed(graph.outputs))
-    while stack:
-        node = stack[-1]
-        missing = [operand for operand in node.operands if operand not in numbers]
-        if missing:
-            stack += reversed(missing)
-            continue
-        stack.pop()
-        if node in numbers:
-            continue
+    for node in postorder(graph.outputs, lambda node: node.operands):
         if node.effect in (Effect.MUTATES, Effect.OTHER):
             raise PatternError(f"{title}: {op_name(node.op)} has an effect, so no rule may replace or make it")
         numbers[node] = len(nodes)
@@ -206,7 +198,7 @@ def _weights(function: Any) -> Iterable[tuple[str, DeclaredType]]:
     if not hasattr(function, "named_parameters"):
         return
     for name, value in (*function.named_parameters(), *function.named_buffers()):
-        yield name, sized(name, tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        yield name, sized(name, tuple(value.shape), dtype_name(value.dtype))
 
 
 def _parameters(

@@ -38,13 +38,11 @@ def completed(calc: Calculation, spec: OpSpec, given: Mapping[str, Any], operand
     """All attributes of a call in canonical form. Unproved where that is not known."""
     types = tuple(type_of(calc, operand) for operand in operands)
     full: dict[str, Any] = {}
-    for name, attribute in spec.attrs.items():
-        if attribute.derive is None:
-            value = given.get(name, attribute.default)
-            if value is REQUIRED:
-                raise Unproved(f"{spec.name} lacks {name}")
-            axis = given.get("axis", 0)
-            full[name] = _canonical(calc, spec, name, value, operands, types, axis)
+    for name, attribute in spec.own_attrs.items():
+        value = given.get(name, attribute.default)
+        if value is REQUIRED:
+            raise Unproved(f"{spec.name} lacks {name}")
+        full[name] = _canonical(calc, spec, name, value, operands, types, given.get("axis", 0))
     if spec.joint is not None and not is_open(tuple(full.values())) and spec.name != "split":
         full = dict(spec.joint(full, types))
     return derived(calc, spec, full, types)

@@ -15,6 +15,7 @@ from gsl.pat.typed import Domain
 from gsl.prove import poly
 from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, Whole, negations, operation, written
 from gsl.prove.solver import Question, solver
+from gsl.walk import reached
 
 T = TypeVar("T")
 
@@ -401,14 +402,7 @@ class Path:
 
     def _atoms(self, p: Poly) -> set[IntAtom]:
         """The atoms of a polynomial, and those of the sizes of its indices."""
-        found: set[IntAtom] = set()
-        work = [*p.inner]
-        while work:
-            atom = work.pop()
-            if atom not in found:
-                found.add(atom)
-                work += self.size(atom).inner if atom.size is not None else ()
-        return found
+        return set(reached(p.inner, lambda atom: self.size(atom).inner if atom.size is not None else ()))
 
     def _connected(self, goal: Relation, facts: Sequence[Relation]) -> frozenset[Relation]:
         """The facts that have to do with a goal, directly or over others."""

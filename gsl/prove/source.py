@@ -210,7 +210,7 @@ class SourceSide:
             for place, operand in enumerate(pattern.operands)
         )
         values = tuple(operand.value for operand in operands)
-        if not len(spec.operands) - spec.optional <= len(operands) <= len(spec.operands):
+        if not spec.takes(len(operands)):
             raise Impossible("no such call")
         attrs: dict[str, Any] = {}
         for attribute in sorted(spec.attrs, key=lambda name: name == "indices_or_sections"):
@@ -263,13 +263,7 @@ class SourceSide:
             raise Unproved(f"{pattern.label} is native to a framework")
         if op not in self.operators:
             assert pattern.operands is not None
-            count = len(pattern.operands)
-            members = [
-                name for name, spec in TABLE.items()
-                if op.accepts(name) and len(spec.operands) - spec.optional <= count <= len(spec.operands)
-                and all(attribute in spec.attrs for attribute in pattern.attrs)
-            ]  # fmt: skip
-            found = self.path.choose(members, f"{op!r}")
+            found = self.path.choose(op.declared(len(pattern.operands), pattern.attrs), f"{op!r}")
             if not op.joint:
                 return found
             self.operators[op] = found

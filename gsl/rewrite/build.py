@@ -40,7 +40,7 @@ from gsl.pat import (
 from gsl.pat import Match as MatchClause
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.new import NewNodes
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import TABLE, OpSpec, spec_of
 from gsl.spec.meaning import has_symbols
 
 Symbols = dict[Symbol, Any]
@@ -192,7 +192,7 @@ class Builder:
     def like(self, pattern: Like, symbols: Symbols) -> Node:
         """A new call that has the operator and the other attributes of a model."""
         model, *operands = self._operands((pattern.of, *pattern.operands), symbols)
-        spec = TABLE.get(model.op) if isinstance(model.op, str) else None
+        spec = spec_of(model.op)
         if spec is None and model.op in (CONST, TUPLE, GETITEM, "input", "param"):
             raise Refusal(f"{pattern.of!r} matched {model!r}, which is not a call, so nothing can be built like it")
         attrs = model.attrs

@@ -12,8 +12,9 @@ from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node,
 from gsl.graph.splice import Replacement, closes_cycle, is_new
 from gsl.graph.types import is_unknown
 from gsl.match import Match
-from gsl.spec import TABLE, Trait
+from gsl.spec import Trait, spec_of
 from gsl.spec.natives import written_operands
+from gsl.walk import reached
 
 # ---------------------------------------------------------------- refusals
 
@@ -37,34 +38,25 @@ STEADY: Final = (Effect.RANDOM, Effect.OBSERVES, Effect.EXCHANGES)
 
 def may_be_view(node: Node) -> bool:
     """True if the value may be, or hold, the memory of an operand."""
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
 def seen_through(nodes: Iterable[Node], within: Collection[Node] | None = None) -> dict[Node, None]:
     """The nodes, and those whose memory they may share because they are views of it; no further than from new nodes of
     the vocabulary and those ``within``, if these are given."""
-    found: dict[Node, None] = {}
-    work = list(nodes)
-    while work:
-        node = work.pop()
-        if node not in found:
-            found[node] = None
-            if may_be_view(node) and (within is None or node in within or (is_new(node) and not node.opaque)):
-                work.extend(node.operands)
-    return found
+
+    def seen(node: Node) -> Sequence[Node]:
+        is_followed = within is None or node in within or (is_new(node) and not node.opaque)
+        return node.operands if is_followed and may_be_view(node) else ()
+
+    return dict.fromkeys(reached(nodes, seen))
 
 
 def shown(node: Node, outputs: Mapping[Node, Sequence[int]]) -> Iterator[int]:
     """The places of the outputs that are the value of a node, or may be views of it."""
-    done: set[Node] = set()
-    work = [node]
-    while work:
-        node = work.pop()
-        if node not in done:
-            done.add(node)
-            yield from outputs.get(node, ())
-            work.extend(user for user in node.users if may_be_view(user))
+    for value in reached([node], lambda node: filter(may_be_view, node.users)):
+        yield from outputs.get(value, ())
 
 
 def changed(graph: Graph) -> dict[Node, int]:

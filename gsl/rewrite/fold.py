@@ -14,6 +14,7 @@ from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.check import changed, seen_through
 from gsl.spec.meaning import has_symbols
+from gsl.walk import postorder
 
 Evaluate = Callable[[Node, Sequence[Any]], Any]
 MOST_BYTES: Final = 1 << 20
@@ -174,7 +175,7 @@ def _passes(node: Node) -> bool:
 def _values(graph: Graph, wanted: Sequence[Node], evaluate: Evaluate) -> dict[Node, Any]:
     """The values of the wanted nodes. What they are computed from is let go as soon as nothing more needs it."""
     values: dict[Node, Any] = {}
-    needed = _below(wanted)
+    needed = list(postorder(wanted, lambda node: node.operands))
     left = Counter(operand for node in needed for operand in node.operands)  # the uses that are still to come
     left.update(wanted)
     for node in needed:
@@ -184,22 +185,6 @@ def _values(graph: Graph, wanted: Sequence[Node], evaluate: Evaluate) -> dict[No
             if not left[operand]:
                 del values[operand]
     return values
-
-
-def _below(roots: Sequence[Node]) -> list[Node]:
-    """Some nodes, and all that they are computed from, operands first; for one root after the other."""
-    found: dict[Node, None] = {}
-    stack = [(node, iter(node.operands)) for node in reversed(roots)]
-    while stack:
-        node, operands = stack[-1]
-        if node not in found:
-            missing = next((operand for operand in operands if operand not in found), None)
-            if missing is not None:
-                stack.append((missing, iter(missing.operands)))
-                continue
-            found[node] = None
-        stack.pop()
-    return list(found)
 
 
 def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gsl.attr.evaluate import same
 from gsl.errors import EvaluationError, FrontEndError
-from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, op_name
+from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, dtype_name, op_name
 from gsl.graph.node import short_name
 from gsl.graph.splice import is_new, new_node
 from gsl.graph.subgraph import Subgraph
@@ -58,7 +58,7 @@ class NewNodes:
         import numpy
 
         if hasattr(value, "new_tensor"):
-            array, kind = value, str(value.dtype).removeprefix("torch.")
+            array, kind = value, dtype_name(value.dtype)
         else:
             array = numpy.asarray(value)
             if array.dtype == numpy.float64 and (dtype is None or not _numpy_knows(dtype)):

@@ -17,6 +17,7 @@ from gsl.rewrite.check import Checker, Refusal
 from gsl.rewrite.near import Near
 from gsl.rewrite.termination import no_end
 from gsl.rewrite.trace import Firing, Refused, Trace, assumptions, identity, names_of
+from gsl.walk import reached
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -353,11 +354,5 @@ class RulePass:
 
 def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:
     """The covered nodes from which the new ones are computed."""
-    covered, reused = set(inner), set[Node]()
-    work = [] if covered.isdisjoint(replacement.used) else list(replacement.used)
-    while work:
-        node = work.pop()
-        if node in covered and node not in reused:
-            reused.add(node)
-            work.extend(node.operands)
-    return reused
+    covered = set(inner)
+    return set(reached(covered.intersection(replacement.used), lambda node: covered.intersection(node.operands)))

@@ -45,6 +45,7 @@ from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
 from gsl.rewrite.emit import KnownCalls, TargetRecipe
 from gsl.rewrite.new import NUMBERS
 from gsl.spec import REQUIRED, TABLE, OpSpec
+from gsl.walk import reached
 
 BUILDS = 8
 """The number of times that a target is built before it pays to print its steps as a function."""
@@ -280,14 +281,8 @@ def _is_fused(outputs: Sequence[Pattern]) -> TypeGuard[tuple[Fused]]:
 
 def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:
     """The patterns that a target builds anew."""
-    found: dict[Pattern, None] = {}
-    work = list(outputs)
-    while work:
-        pattern = work.pop()
-        if pattern not in bound and pattern not in found:
-            found[pattern] = None
-            work.extend(pattern.children())
-    return list(found)
+    found = reached(outputs, lambda pattern: () if pattern in bound else pattern.children())
+    return [pattern for pattern in found if pattern not in bound]
 
 
 def _check_lengths(node: Ast, owner: Pattern) -> None:
@@ -318,8 +313,8 @@ def _check_call(pattern: Call, bound: set[Pattern]) -> None:
     if isinstance(pattern.op, OpSpec):
         missing = [
             name
-            for name, spec in pattern.op.attrs.items()
-            if spec.default is REQUIRED and spec.derive is None and name not in pattern.attrs
+            for name, spec in pattern.op.own_attrs.items()
+            if spec.default is REQUIRED and name not in pattern.attrs
         ]
         if missing:
             raise PatternError(
@@ -339,9 +334,8 @@ def _free_attributes(patterns: Sequence[Pattern]) -> FreeAttrs:
                 calls.setdefault(name, []).append(pattern)
     free: dict[str, tuple[tuple[Call, str], ...]] = {}
     for name, group in calls.items():
-        attrs = [attr for attr, spec in TABLE[name].attrs.items() if spec.derive is None]
         mentioned = {attr for call in group for attr in call.attrs}
-        free[name] = tuple((call, attr) for call in group for attr in attrs if attr not in mentioned)
+        free[name] = tuple((call, attr) for call in group for attr in TABLE[name].own_attrs if attr not in mentioned)
     return free
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gsl import op, pat
+from gsl.graph import dtype_name
 from gsl.match import Match
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules.common import channels_first, weight
@@ -138,7 +139,7 @@ class ModuleFusion:
         if self.norm is None:
             return True
         norm, weights = match[self.norm], [self.w, *self.statistics, *([self.b] if self.biased in match else [])]
-        dtypes = {str(match[each].attrs["value"].dtype).removeprefix("torch.") for each in weights}
+        dtypes = {dtype_name(match[each].attrs["value"].dtype) for each in weights}
         if not self._is_channel(match, norm.attrs["axis"]):
             return f"%{norm.name} normalises another axis than that of the channels, or one of unknown number"
         if len(dtypes) > 1 or not dtypes < {"float32", "float64"}:

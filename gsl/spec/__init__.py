@@ -12,6 +12,7 @@ from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
 
 __all__ = [
     "FAMILIES", "REQUIRED", "TABLE", "AttrSpec", "DeclaredSpec", "OpSpec", "OperatorName", "Trait", "Types", "find",
+    "spec_of",
 ]  # fmt: skip
 
 FAMILIES: Final[Mapping[str, tuple[OpSpec, ...]]] = MappingProxyType({
@@ -24,6 +25,11 @@ TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType(
     Vocabulary({spec.name: spec for ops in FAMILIES.values() for spec in ops})
 )
 """The declaration of each operator by its canonical name; that of a user's operator comes with its name."""
+
+
+def spec_of(op: object) -> OpSpec | None:
+    """The declaration of a canonical operator; ``None`` for one that is native to a framework."""
+    return TABLE.get(op) if isinstance(op, str) else None
 
 
 def _names() -> dict[str, OpSpec]:

@@ -494,4 +494,4 @@ def type_of(value: Any) -> Type | None:
         return TupleType(tuple(map(type_of, value)))
     if not hasattr(value, "dtype"):
         return None
-    return TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+    return TensorType.of(value)

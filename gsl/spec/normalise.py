@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gsl.graph.types import Dim, SymDim, TensorType, TupleType
+from gsl.graph.types import Dim, SymDim, TensorType, TupleType, dtype_name
 from gsl.spec.spec import AttrSpec, Types
 
 Normaliser = Callable[[Any, Types], Any]
@@ -135,7 +135,7 @@ def flag(value: Any, types: Types = ()) -> bool:
 
 def dtype(value: Any, types: Types = ()) -> str:
     """The name of a dtype, also from a dtype object of torch or numpy."""
-    name = str(value).removeprefix("torch.")
+    name = dtype_name(value)
     if name not in DTYPES:
         raise wrong(value, "a dtype")
     return name

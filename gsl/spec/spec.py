@@ -149,6 +149,15 @@ class OpSpec:
         most = len(self.operands)
         return f"{most - self.optional} to {most}" if self.optional else str(most)
 
+    def takes(self, count: int) -> bool:
+        """True if a call may have so many operands."""
+        return len(self.operands) - self.optional <= count <= len(self.operands)
+
+    @property
+    def own_attrs(self) -> dict[str, AttrSpec]:
+        """The attributes that do not follow from others or from the operands."""
+        return {name: attr for name, attr in self.attrs.items() if attr.derive is None}
+
     def normalise(self, name: str, value: Any, types: Types) -> Any:
         """The canonical form of one attribute's value; ValueError if it has none."""
         if isinstance(value, list):

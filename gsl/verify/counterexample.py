@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, dtype_name
 from gsl.graph.text import node_names
 from gsl.spec import packed
 from gsl.verify.choices import Choices, Dead, Drawn
@@ -290,7 +290,7 @@ def _body(torch: Any, graph: Graph, names: Mapping[Node, str], wide: bool) -> It
             case Node():
                 return _operand(value)
             case torch.dtype():
-                return _dtype(str(value).removeprefix("torch."), wide)
+                return _dtype(dtype_name(value), wide)
             case tuple():
                 return f"({', '.join(map(text, value))}{',' * (len(value) == 1)})"
             case list():

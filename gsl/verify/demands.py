@@ -111,7 +111,7 @@ class Demands:
         spec = TABLE.get(node.op) if node is not None else None
         names = constraint.names
         if names is None:
-            names = () if spec is None else tuple(name for name, a in spec.attrs.items() if a.derive is None)
+            names = () if spec is None else tuple(spec.own_attrs)
         for name in names:
             self._note(Demand(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
 

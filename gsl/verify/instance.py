@@ -18,6 +18,7 @@ from gsl.verify.draft import MOST_ELEMENTS, NodeDraft, infer
 from gsl.verify.shapes import dtypes_of, rule_of
 from gsl.verify.skeleton import Skeleton
 from gsl.verify.solve import Solver
+from gsl.walk import postorder
 
 
 def generate(rule: Subst, choices: Choices) -> Graph:
@@ -82,17 +83,11 @@ def _domains(skeleton: Skeleton) -> dict[NodeDraft, Domain]:
 
 def _ordered(roots: list[NodeDraft]) -> Iterator[NodeDraft]:
     """The drafts, operands first."""
-    done: set[NodeDraft] = set()
-    work = [(root, False) for root in reversed(roots)]
-    while work:
-        draft, is_open = work.pop()
-        if is_open:
-            yield draft
-        elif draft not in done:
-            done.add(draft)
-            work.append((draft, True))
-            below = [draft.same_as] if draft.same_as is not None else draft.operands
-            work += [(operand, False) for operand in reversed(below) if operand is not None]
+
+    def below(draft: NodeDraft) -> list[NodeDraft]:
+        return [each for each in ([draft.same_as] if draft.same_as is not None else draft.operands) if each is not None]
+
+    return postorder(roots, below)
 
 
 def _node(

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gsl.cost.work import Store
+from gsl.cache import Store
 from gsl.errors import GSLError, PatternError
 from gsl.prove import NoProof, Proof
 from gsl.rewrite import RuleSet, Subst

@@ -17,7 +17,7 @@ from gsl.match import Match
 from gsl.pat import Alt, Call, Cond, Const, GetItem, Instance, Leaf, Like, Module, Pattern, Tuple, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.rewrite import Subst
-from gsl.spec import TABLE, OpSpec, Trait
+from gsl.spec import TABLE, OpSpec, Trait, spec_of
 from gsl.verify.demands import conjuncts
 
 # ---------------------------------------------------------------- rules made from rules
@@ -175,7 +175,7 @@ def _of_call(pattern: Call | Like) -> Iterator[tuple[str, Callable[[Any], Patter
         yield f"without {name}", lambda p, n=name: _call(  # type: ignore[misc]
             p, attrs={key: value for key, value in p.attrs.items() if key != n}
         )
-    if isinstance(pattern, Like) and spec is not None and any(a.derive is None for a in spec.attrs.values()):
+    if isinstance(pattern, Like) and spec is not None and spec.own_attrs:
         yield "attributes dropped", lambda p: Call(spec, *p.operands, **_exprs(p.attrs))
     if isinstance(pattern, Call) and spec is not None:
         instead = _INSTEAD.get(spec.name)
@@ -298,7 +298,7 @@ def _key(node: Node, keys: Mapping[Node, Any]) -> Any:
     if node.op in (INPUT, PARAM) or (node.op == CONST and node.shape):
         return node.op, node.name
     operands = [keys[operand] for operand in node.operands]
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is not None and spec.commutative:
         operands.sort(key=repr)
     return node.op, tuple(operands), tuple(sorted((name, repr(value)) for name, value in node.attrs.items()))

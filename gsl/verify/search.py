@@ -15,7 +15,7 @@ from gsl.errors import GSLError
 from gsl.graph import LEAVES, Graph, TensorType
 from gsl.pat import Pattern
 from gsl.rewrite import Subst
-from gsl.spec import TABLE
+from gsl.spec import spec_of
 from gsl.verify.choices import Coverage, Dead, Random
 from gsl.verify.instance import generate
 from gsl.verify.models import Comparison
@@ -168,7 +168,7 @@ class CounterexampleSearch:
                 self._ranks.add(node.type.ndim)
                 self._sizes.update(size for size in node.type.shape if isinstance(size, int))
                 self._dtypes.add(node.type.dtype)
-            spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+            spec = spec_of(node.op)
             for name in () if spec is None else spec.attrs:
                 values = self._attributes.setdefault(f"{node.op}.{name}", {})
                 if len(values) < VALUES:

@@ -6,7 +6,7 @@ operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -158,7 +158,7 @@ class Skeleton:
         if op not in self.operators:
             count = None if pattern.operands is None else len(pattern.operands)
             named = tuple(pattern.attrs)
-            self.operators[op] = pick(self.choices, members_of(op, count, named), ("operator", op, count, named))
+            self.operators[op] = pick(self.choices, op.declared(count, named), ("operator", op, count, named))
         return self.operators[op]
 
     def _fields(self, item: Pattern, path: AttrPath) -> Iterable[NodeDraft]:
@@ -296,17 +296,6 @@ class Skeleton:
 
 
 @lru_cache(maxsize=1024)
-def members_of(op: pat.OpClass, count: int | None, attributes: tuple[str, ...] = ()) -> Sequence[str]:
-    """The declared operators of a class that take so many operands and have these attributes, in the table's order."""
-    found = []
-    for name, spec in TABLE.items():
-        fits = count is None or len(spec.operands) - spec.optional <= count <= len(spec.operands)
-        has = all(attribute in spec.attrs for attribute in attributes)
-        if fits and has and op.accepts(name) and not (count is None and not spec.operands):
-            found.append(name)
-    return found
-
-
 def describe(label: Any, option: int) -> str | None:
     """The option of a labelled decision in words; ``None`` if it is nothing that a user would ask for."""
     match label:
@@ -316,5 +305,5 @@ def describe(label: Any, option: int) -> str | None:
             least = pattern.min if isinstance(pattern, pat.Repeat) else pattern.min_len
             return f"{pattern!r} of length {least + option} ({pattern.location})"
         case ("operator", op, count, named):
-            return f"{members_of(op, count, named)[option]} as {op!r}"
+            return f"{op.declared(count, named)[option]} as {op!r}"
     return None

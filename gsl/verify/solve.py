@@ -295,7 +295,7 @@ class Solver:
             value = goal.dtype != "bool" and self._free_number(draft, WHOLE_NUMBERS if whole else NUMBERS)
         draft.attrs["value"] = value
         if hasattr(value, "shape"):
-            draft.type = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+            draft.type = TensorType.of(value)
         else:
             kind = "bool" if isinstance(value, bool) else "int64" if isinstance(value, int) else "float32"
             draft.type = TensorType((), kind)
@@ -373,10 +373,9 @@ class Solver:
 
     def given_attrs(self, draft: NodeDraft) -> dict[str, Any]:
         """The attributes of a call that follow from the conditions of the rule and are not decided yet."""
-        spec = TABLE[str(draft.op)]
         found = {}
-        for name, attribute in spec.attrs.items():
-            if name not in draft.attrs and attribute.derive is None:
+        for name in TABLE[str(draft.op)].own_attrs:
+            if name not in draft.attrs:
                 is_given, value = self.given_attr(draft, name)
                 if is_given:
                     found[name] = value

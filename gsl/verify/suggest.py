@@ -19,7 +19,7 @@ from gsl.match import Match
 from gsl.match.bindings import MatchScope
 from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Variadic
 from gsl.rewrite import Subst
-from gsl.spec import TABLE
+from gsl.spec import TABLE, spec_of
 from gsl.verify.mutate import rebuilt
 
 MOST_COMPARED = 80
@@ -175,8 +175,8 @@ def _numbers(matches: Sequence[Match], names: Mapping[Pattern, str]) -> Iterator
             if len(set(literals)) > 1:
                 yield pattern.value, f"{name}.value", literals
         keys = ["shape"] if isinstance(nodes[0].type, TensorType) else []
-        spec = TABLE.get(nodes[0].op) if isinstance(nodes[0].op, str) else None
-        keys += [key for key, given in spec.attrs.items() if given.derive is None] if spec is not None else []
+        spec = spec_of(nodes[0].op)
+        keys += spec.own_attrs if spec is not None else []
         for key in keys:
             own = getattr(pattern, key)
             found = [None if node is None else node.shape if key == "shape" else node.attrs.get(key) for node in nodes]
@@ -225,7 +225,7 @@ def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Sid
     left, right = match[p], match[q]
     if left.op not in TABLE or right.op not in TABLE:
         return
-    own = [name for name, spec in TABLE[str(left.op)].attrs.items() if spec.derive is None]
+    own = TABLE[str(left.op)].own_attrs
     if left.op == right.op and len(own) > 1:
         every = attr.all([getattr(p, name) == getattr(q, name) for name in own])
         yield SideCondition(every, f"attr.all([{', '.join(f'{a}.{name} == {b}.{name}' for name in own)}])", 8)

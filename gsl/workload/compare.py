@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gsl.errors import ReplayError, WorkloadError
+from gsl.graph import dtype_name
 from gsl.rewrite import Trace
 from gsl.rewrite.trace import Firing
 from gsl.workload.inputs import as_tensor
@@ -308,7 +309,7 @@ def compare_leaf(
     if a.dtype != b.dtype or a.shape != b.shape:
         what = "dtype" if a.dtype != b.dtype else "shape"
         return Compared(run, name, *types, reason=f"{what}: expected {types[0]}, found {types[1]}")
-    dtype = str(a.dtype).removeprefix("torch.")
+    dtype = dtype_name(a.dtype)
     tolerance = override(TOLERANCES[dtype]) if dtype in TOLERANCES else None
     return _compare_values(run, name, types, a, b, tolerance)
 

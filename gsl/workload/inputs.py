@@ -206,7 +206,7 @@ def random(
             result.append(example)
             continue
         if type is None and example is not None:
-            type = TensorType(tuple(example.shape), str(example.dtype).removeprefix("torch."))
+            type = TensorType.of(example)
         if not isinstance(type, TensorType):
             if examples is not None:
                 result.append(example)
@@ -272,7 +272,7 @@ def _check(who: str, name: str, type: Type | None, value: Any, sizes: dict[Any, 
             f"{who}: the input {name!r} should be a tensor {type}, but is {value!r:.60} of type "
             f"{value.__class__.__name__}; make it one with torch.tensor or numpy"
         )
-    found = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+    found = TensorType.of(value)
     if found.dtype != type.dtype:
         raise WorkloadError(
             f"{who}: the input {name!r} should be {type}, but is {found}; convert it to {type.dtype} first"

@@ -15,7 +15,7 @@ from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import ReplayError, WorkloadError, check_number, checked
 from gsl.front.base import Explained, Extended, Placed, Program, Ranged, Scoped
-from gsl.graph import GETITEM, LEAVES, TUPLE, Effect, Graph, Node, Type, op_name
+from gsl.graph import Effect, Graph, Node, Type, is_call, op_name
 from gsl.graph.text import text
 from gsl.match import Match
 from gsl.rewrite import Trace
@@ -456,7 +456,7 @@ class Workload:
 
     def op_counts(self) -> Counter[str]:
         """The number of calls of each operator, the most frequent first."""
-        counts = Counter(op_name(node.op) for node in self.graph if _is_call(node))
+        counts = Counter(op_name(node.op) for node in self.graph if is_call(node))
         return Counter(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
 
     def cost(
@@ -485,7 +485,7 @@ class Workload:
         """The calls of the graph itself that have no canonical reading."""
         program = self._program
         reason = program.why_unread() if isinstance(program, Explained) else lambda node: ""
-        return unread(self.graph, [node for node in self.graph if _is_call(node)], reason)
+        return unread(self.graph, [node for node in self.graph if is_call(node)], reason)
 
     @property
     def inside(self) -> Mapping[str, Workload]:
@@ -636,10 +636,6 @@ class Workload:
         effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
         impure = effects or bool(self.graph.written)
         return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
-
-
-def _is_call(node: Node) -> bool:
-    return node.op not in LEAVES and node.op not in (TUPLE, GETITEM)
 
 
 def _check_workload(method: str, other: object) -> None:

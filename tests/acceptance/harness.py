@@ -9,22 +9,10 @@ import torch
 from torch import fx, nn
 
 from gsl import Workload
+from tests.helpers.nets import Net
 
 FORMS = ("exported", "decomposed", "traced", "untyped", "compiled")
 """As exported, decomposed, traced with example inputs and without, and as ``torch.compile`` hands it to a back end."""
-
-
-class Net(nn.Module):
-    """A function of tensors, with layers that it reads as attributes."""
-
-    def __init__(self, function: Callable[..., Any], **layers: Any) -> None:
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(self, *inputs)
 
 
 def signature(count: int) -> type[Net]:

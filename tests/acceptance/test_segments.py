@@ -19,6 +19,7 @@ from gsl.errors import PatternError
 from gsl.graph import Graph
 from gsl.match import Plan, UseLists
 from gsl.verify import Refuted, Supported
+from tests.helpers.compiled import Recorder
 from tests.helpers.graphs import Builder, graph
 
 X = pat.Wildcard()
@@ -187,15 +188,10 @@ def within(join: Callable[..., torch.Tensor], axis: int) -> Callable[..., torch.
 
 def pieces_of_inductor(function: Callable[..., torch.Tensor], *inputs: torch.Tensor) -> int:
     """The pieces into which a program still splits a tensor when inductor's passes on splits have changed it."""
-    found: list[torch.fx.GraphModule] = []
-
-    def take(module: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
-        found.append(module)
-        return module.forward
-
+    recorder = Recorder()
     torch._dynamo.reset()
-    wanted = torch.compile(function, backend=take)(*inputs)
-    (module,) = found
+    wanted = torch.compile(function, backend=recorder)(*inputs)
+    (module,) = recorder.graphs
     passes = ("normalization_pass", "split_cat_pass", "split_cat_to_slices_pass", "split_stack_to_cats_pass")
     with inductor.patch(pre_grad_fusion_options={name: {"threshold_to_cat": 2} for name in passes}):
         for name in passes:

@@ -13,22 +13,13 @@ from torch.nn import functional as F
 
 from gsl import Workload
 from gsl.cost import Measured, Store, model_of
+from gsl.cost.machine import machine
 from gsl.cost.model import regions
-from gsl.cost.work import ExampleSizes, machine, work
+from gsl.cost.work import ExampleSizes, work
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped
 from gsl.graph import Node
-
-
-class Fn(nn.Module):
-    """A module of one function."""
-
-    def __init__(self, fn: Callable[..., torch.Tensor]) -> None:
-        super().__init__()
-        self.fn = fn
-
-    def forward(self, *args: torch.Tensor) -> torch.Tensor:
-        return self.fn(*args)
+from tests.helpers.nets import Of
 
 
 class Net(nn.Module):
@@ -47,7 +38,7 @@ def net(rows: int = 32) -> Workload:
 
 
 def traced(fn: Callable[..., torch.Tensor], *args: torch.Tensor) -> Workload:
-    return Workload.from_torch(Fn(fn), args)
+    return Workload.from_torch(Of(fn), args)
 
 
 def randn(*shape: int) -> torch.Tensor:
@@ -93,7 +84,7 @@ def test_a_bias_is_added_on_the_way() -> None:
 
 def test_sizes_are_those_of_the_example() -> None:
     batch = torch.export.Dim("batch", min=2, max=64)
-    wl = Workload.from_torch(Fn(torch.relu), (randn(5, 3),), dynamic_shapes={"args": ({0: batch},)})
+    wl = Workload.from_torch(Of(torch.relu), (randn(5, 3),), dynamic_shapes={"inputs": ({0: batch},)})
     (call,) = [node for node in wl.graph if node.operands]
     assert work(call, ExampleSizes.of(wl)).moved == 2 * 4 * 15
     assert wl.cost().total > 0

@@ -14,7 +14,7 @@ from torch.fx.subgraph_rewriter import replace_pattern, replace_pattern_with_fil
 from gsl import Workload
 from gsl.errors import ExchangeError
 from gsl.exchange import from_fx
-from tests.programs.functions import Calls
+from tests.helpers.nets import Of
 
 
 def swish(x: Tensor) -> Tensor:
@@ -84,7 +84,7 @@ def test_a_rule_rewrites_what_replace_pattern_rewrites(case: str, form: str) -> 
     new = rule(wl)
     wl.compare(new).check()
     assert new.trace.count(case) == len(replace_pattern(fx.symbolic_trace(pattern), *given)) == 1
-    exported = Workload.from_torch(Calls(pattern), inputs)
+    exported = Workload.from_torch(Of(pattern), inputs)
     assert rule(exported).trace.count(case) == 1
 
 
@@ -123,7 +123,7 @@ def test_a_module_is_a_pattern() -> None:
 
 def test_several_outputs() -> None:
     rule = from_fx(both, both_softmax, name="both")
-    wl = Workload.from_torch(Calls(both), (torch.randn(3),))
+    wl = Workload.from_torch(Of(both), (torch.randn(3),))
     assert wl.op_counts()["exp"] == 2
     assert rule(wl).op_counts()["exp"] == 1
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from gsl import kernels
 from gsl.kernels import LINEAR
 from gsl.kernels.operator import ACTIVATIONS, entries
+from tests.helpers.nets import OfOne
 
 X, W, B, Y = torch.randn(3, 5, 32), torch.randn(48, 32) / 6, torch.randn(48), torch.randn(3, 5, 48)
 
@@ -211,26 +212,17 @@ def test_it_is_one_call_for_a_compiler() -> None:
     def layer(x: torch.Tensor) -> torch.Tensor:
         return LINEAR(x, W, B, activation="relu").sin()
 
-    traced = torch.export.export(_Module(layer), (X,)).run_decompositions()
+    traced = torch.export.export(OfOne(layer), (X,)).run_decompositions()
     assert next(node.target for node in traced.graph.nodes if node.op == "call_function") is LINEAR
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     for _ in range(3):
         assert_close(compiled(X), layer(X))
 
 
-class _Module(torch.nn.Module):
-    def __init__(self, function: object) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(x)  # type: ignore[operator,no-any-return]
-
-
 @pytest.mark.long
 def test_a_saved_program_needs_one_import(tmp_path: Path) -> None:
     path = tmp_path / "layer.pt2"
-    layer = _Module(lambda x: LINEAR(x, torch.ones(4, 32)))
+    layer = OfOne(lambda x: LINEAR(x, torch.ones(4, 32)))
     torch.export.save(torch.export.export(layer, (X,)), path)
     script = f"""
 import torch

@@ -17,6 +17,7 @@ import gsl
 import gsl.fx
 from gsl import RuleSet, Subst, Supported, Workload, op, pat
 from gsl.errors import PatternError
+from tests.helpers.compiled import Recorder
 
 LIBRARY = torch.library.Library("gsl_mutable", "DEF")
 
@@ -84,17 +85,12 @@ INPUTS = (torch.linspace(-1, 2, 32).reshape(4, 8), torch.linspace(2, -1, 32).res
 @pytest.fixture(scope="module", params=[False, True], ids=["v1", "v2"])
 def functional(request: Any) -> fx.GraphModule:
     """The graph that torch.compile makes of the layer, with its inputs in the order of the graph."""
-    found: list[fx.GraphModule] = []
-
-    def compiler(module: fx.GraphModule, inputs: Any) -> Any:
-        found.append(module)
-        return module.forward
-
+    recorder = Recorder()
     torch._dynamo.reset()
-    backend = aot_autograd(fw_compiler=compiler, keep_inference_input_mutations=True)
+    backend = aot_autograd(fw_compiler=recorder, keep_inference_input_mutations=True)
     with config.patch(enable_auto_functionalized_v2=request.param), torch.no_grad():
         torch.compile(layer, backend=backend)(INPUTS[0], INPUTS[1].clone(), INPUTS[2])
-    return found[0]
+    return recorder.graphs[0]
 
 
 def run(module: fx.GraphModule) -> list[Tensor]:
@@ -225,16 +221,11 @@ def test_a_written_part_of_a_tensor_is_left_alone() -> None:
         torch.ops.gsl_mutable.rms_norm(out[2:6], x, weight, 1e-6)
         return out
 
-    found: list[fx.GraphModule] = []
-
-    def compiler(module: fx.GraphModule, inputs: Any) -> Any:
-        found.append(module)
-        return module.forward
-
+    recorder = Recorder()
     torch._dynamo.reset()
     with config.patch(enable_auto_functionalized_v2=True), torch.no_grad():
-        torch.compile(part, backend=aot_autograd(fw_compiler=compiler))(INPUTS[0], INPUTS[2])
-    wl = Workload.from_fx(found[0], (INPUTS[0], INPUTS[2])).with_operators(rms_norm)
+        torch.compile(part, backend=aot_autograd(fw_compiler=recorder))(INPUTS[0], INPUTS[2])
+    wl = Workload.from_fx(recorder.graphs[0], (INPUTS[0], INPUTS[2])).with_operators(rms_norm)
     assert names(wl) == []
     assert "auto_functionalized_v2" in wl.text()
 

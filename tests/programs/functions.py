@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -41,17 +40,6 @@ def inputs() -> tuple[Tensor, ...]:
     """Inputs of attention; the mask is one for all heads."""
     torch.manual_seed(0)
     return torch.randn(2, 3, 4, 16), torch.randn(2, 3, 5, 16), torch.randn(2, 3, 5, 7), torch.randn(2, 1, 4, 5)
-
-
-class Calls(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *values: Tensor) -> Any:
-        return self.function(*values)
 
 
 def rms(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:

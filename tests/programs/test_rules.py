@@ -18,10 +18,10 @@ import gsl
 from gsl import Refuted, RuleSet, Subst, Supported, Workload, pat
 from gsl.rules import NORMAL
 from tests.helpers.models import exported
+from tests.helpers.nets import Of
 from tests.programs.functions import (
     SHAPES,
     Attention,
-    Calls,
     attention,
     eager,
     fused,
@@ -42,7 +42,7 @@ def fires(rule: Subst, wl: Workload, *, times: int = 1) -> Workload:
 
 
 def workload(function: Callable[..., Any], *shapes: tuple[int, ...]) -> Workload:
-    return Workload.from_torch(Calls(function), tuple(torch.randn(shape) for shape in shapes))
+    return Workload.from_torch(Of(function), tuple(torch.randn(shape) for shape in shapes))
 
 
 # One rule, everywhere
@@ -239,7 +239,7 @@ def test_views_become_expressions_of_sizes() -> None:
         b, n, _ = x.shape
         return F.linear(x, w).view(b, n, h, w.shape[0] // h).permute(0, 2, 1, 3)
 
-    model = Calls(lambda x, w: F.linear(x, w).view(2, 5, 4, 3).transpose(1, 2))
+    model = Of(lambda x, w: F.linear(x, w).view(2, 5, 4, 3).transpose(1, 2))
     wl = Workload.from_torch(model, (torch.randn(2, 5, 6), torch.randn(12, 6)))
     for shape in ("f e", "h*d e"):
         rule = Subst.from_programs(heads, permuted, x="b n e", w=shape, name="heads")
@@ -423,7 +423,7 @@ def test_dtypes_in_shapes() -> None:
         return torch.nn.functional.embedding(ids, table.relu())
 
     rule = Subst.from_programs(before, after, ids="int64[*b]", table="v d", name="embedding")
-    wl = Workload.from_torch(Calls(before), (torch.arange(6).view(2, 3), torch.randn(6, 4)))
+    wl = Workload.from_torch(Of(before), (torch.arange(6).view(2, 3), torch.randn(6, 4)))
     fires(rule, wl)
 
 
@@ -441,7 +441,7 @@ def test_a_literal_that_depends_on_the_dtype_is_for_the_one_that_was_traced() ->
 
     rule = Subst.from_programs(before, lambda x: torch.finfo(x.dtype).min + F.relu(x), name="lowest")
     fires(rule, workload(before, (3,)))
-    assert not list(rule.match(Workload.from_torch(Calls(before), (torch.randn(3).double(),))))
+    assert not list(rule.match(Workload.from_torch(Of(before), (torch.randn(3).double(),))))
 
 
 # Outputs, operators, frameworks
@@ -568,7 +568,7 @@ def test_symbolic_sizes_of_relax_become_expressions() -> None:
 def test_exported_programs_are_programs() -> None:
     def program(function: Callable[..., Any]) -> Any:
         rows = torch.export.Dim("rows", min=2)
-        return torch.export.export(Calls(function), (torch.randn(3, 4),), dynamic_shapes={"values": ({0: rows},)})
+        return torch.export.export(Of(function), (torch.randn(3, 4),), dynamic_shapes={"inputs": ({0: rows},)})
 
     rule = Subst.from_programs(program(tanh_gelu), program(gelu), name="gelu")
     assert fires(rule, workload(tanh_gelu, (7, 4))).op_counts() == {"gelu": 1}

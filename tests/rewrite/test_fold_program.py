@@ -11,21 +11,12 @@ from torch import nn
 
 from gsl import Subst, Workload, pat
 from gsl.graph import CONST, PARAM
-
-
-class Model(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-        self.w = nn.Parameter(torch.rand(4, 4))
-        self.register_buffer("table", torch.arange(4.0))
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(self, x)
+from tests.helpers.nets import NetOfOne
 
 
 def workload(function: Callable[..., Any], way: str = "exported", *shape: int) -> Workload:
-    model, value = Model(function).eval(), torch.randn(shape or (4, 4))
+    model = NetOfOne(function, w=nn.Parameter(torch.rand(4, 4)), table=torch.arange(4.0)).eval()
+    value = torch.randn(shape or (4, 4))
     if way == "traced":
         return Workload.from_fx(torch.fx.symbolic_trace(model), (value,))
     exported = Workload.from_torch(model, (value,))
@@ -92,7 +83,7 @@ def test_what_is_changed_in_place_is_new_at_every_run() -> None:
 
 
 def test_symbolic_sizes_stay() -> None:
-    model, value = Model(lambda self, x: x + torch.arange(x.shape[0])[:, None]), torch.randn(4, 4)
+    model, value = NetOfOne(lambda self, x: x + torch.arange(x.shape[0])[:, None]), torch.randn(4, 4)
     shapes = {"x": {0: torch.export.Dim("rows", min=2, max=64)}}
     old = Workload.from_torch(model, (value,), dynamic_shapes=shapes)
     assert old.fold().op_counts() == old.op_counts()

@@ -11,6 +11,7 @@ from torch import nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.rules import RULES
+from tests.helpers.nets import OfOne
 
 x, y = pat.Wildcard(), pat.Wildcard()
 w1, w2 = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
@@ -19,15 +20,6 @@ merged = first.like(x, op.Concatenate([w1, w2], axis=1))
 both = op.Split(merged, indices_or_sections=w1.shape[1:], axis=1)
 MERGE = Subst([first, second], [both[0], both[1]], name="merge")
 RELUS = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="relus")
-
-
-class Model(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
 
 
 BY_STRIDES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -40,7 +32,7 @@ BY_STRIDES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 @pytest.mark.parametrize("way", ["exported", "traced"])
 @pytest.mark.parametrize("case", BY_STRIDES)
 def test_copy_that_a_call_by_strides_needs(case: str, way: str) -> None:
-    model, value = Model(lambda x: (BY_STRIDES[case](x), torch.relu(torch.relu(x)))), torch.randn(3, 4)
+    model, value = OfOne(lambda x: (BY_STRIDES[case](x), torch.relu(torch.relu(x)))), torch.randn(3, 4)
     old = Workload.from_torch(model, (value,)) if way == "exported" else Workload.from_fx(
         torch.fx.symbolic_trace(model), (value,))  # fmt: skip
     new = RuleSet([RULES["copy-identity"], RELUS])(old, iterative=True)
@@ -55,7 +47,7 @@ def test_module_in_an_exported_program() -> None:
             return x * 2
 
     double = Subst(op.Tanh(x), pat.Module(lambda match: Double(), x), name="double")
-    old = Workload.from_torch(Model(lambda x: (torch.tanh(x), torch.relu(torch.relu(x)))), (torch.randn(3),))
+    old = Workload.from_torch(OfOne(lambda x: (torch.tanh(x), torch.relu(torch.relu(x)))), (torch.randn(3),))
     new = RuleSet([double, RELUS])(old)
     assert new.trace.summary() == {"relus": 1}
     assert "can't call the module" in str(new.trace)

@@ -14,27 +14,13 @@ from torch.ao.quantization import DeQuantStub, QuantStub
 
 from gsl import Workload, modules
 from gsl.rules import MODULE_FUSION
+from tests.helpers.nets import Net, NetOfOne
 from tests.rules.test_rules_fx import settled
 
 Function = Callable[..., Any]
 
 
-class Net(nn.Module):
-    """Some layers by name, and a function of them and one or two inputs."""
-
-    def __init__(self, function: Function, layers: dict[str, nn.Module]) -> None:
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            self.add_module(name, layer)
-
-
-class Net1(Net):
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(self, x)
-
-
-class Net2(Net):
+class NetOfTwo(Net):
     def forward(self, x: torch.Tensor, y: torch.Tensor) -> Any:
         return self.function(self, x, y)
 
@@ -84,8 +70,8 @@ def net(function: Function, **layers: nn.Module) -> Net:
     more = {
         "plus": FloatFunctional(), "relu": nn.ReLU(), "relu_in_place": nn.ReLU(inplace=True), "relu6": nn.ReLU6(),
     }  # fmt: skip
-    kind = Net1 if len(inspect.signature(function).parameters) == 2 else Net2
-    return kind(function, {**more, **layers}).eval()
+    kind = NetOfOne if len(inspect.signature(function).parameters) == 2 else NetOfTwo
+    return kind(function, **{**more, **layers}).eval()
 
 
 def random(*shape: int) -> torch.Tensor:

@@ -20,6 +20,7 @@ from gsl import Subst, Supported, Workload
 from gsl.rules import IDIOMS
 from gsl.rules.idioms import attention as family
 from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, viewed
+from tests.helpers.nets import Of
 
 B, H, N, M, D = 2, 4, 5, 7, 8
 LOW = torch.finfo(torch.float32).min
@@ -151,17 +152,6 @@ SPELLINGS: dict[str, Function] = {
     "less the largest": lambda q, k, v, m: F.softmax((s := q @ k.mT) - s.amax(-1, keepdim=True), -1) @ v,
     "two tensors of values": two_values,
 }  # fmt: skip
-
-
-class Of(torch.nn.Module):
-    """A module of a function."""
-
-    def __init__(self, function: Function) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        return self.function(*tensors)
 
 
 def exported(function: Function, *tensors: torch.Tensor) -> Any:

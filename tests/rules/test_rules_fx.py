@@ -12,21 +12,9 @@ from torch import nn
 from gsl import Workload
 from gsl.rules import RULES
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.nets import Net
 
 Function = Callable[..., Any]
-
-
-class Net(nn.Module):
-    """A module of some layers by name, and a function of them and the inputs."""
-
-    def __init__(self, function: Function, **layers: nn.Module | nn.Parameter) -> None:
-        super().__init__()
-        self.function = function
-        for name, layer in layers.items():
-            setattr(self, name, layer)
-
-    def forward(self, *inputs: torch.Tensor) -> Any:
-        return self.function(self, *inputs)
 
 
 def conv(out: int, kernel: int, size: int = 4, **options: Any) -> nn.Conv2d:

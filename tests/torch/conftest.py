@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from tests.torch.models import fresh
+from tests.helpers.compiled import fresh
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -35,24 +34,6 @@ class Branches(nn.Module):
         return self.query(y), self.key(y), self.value(y)
 
 
-def model(function: Callable[..., Any], **parts: Any) -> nn.Module:
-    """A module with these buffers, parameters and submodules."""
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
-                    self.register_buffer(name, part)
-                else:
-                    setattr(self, name, part)
-
-        def forward(self, x: Any) -> Any:
-            return function(self, x)
-
-    return Model()
-
-
 def equal(found: Any, expected: Any, **options: Any) -> None:
     """Fail unless the tensors of two results agree."""
     torch.testing.assert_close(found, expected, **options)
@@ -65,35 +46,6 @@ def gradients(call: Callable[..., Any], module: nn.Module, *inputs: Any) -> dict
     leaves = [leaf for leaf in torch.utils._pytree.tree_leaves(outputs) if isinstance(leaf, torch.Tensor)]
     sum(leaf.square().sum() for leaf in leaves).backward()  # type: ignore[union-attr]
     return {name: part.grad for name, part in module.named_parameters() if part.grad is not None}
-
-
-class Recorder:
-    """A back end that keeps the graphs that it is handed, and runs them as they are."""
-
-    def __init__(self) -> None:
-        self.graphs: list[torch.fx.GraphModule] = []
-
-    def __call__(self, module: torch.fx.GraphModule, inputs: Any) -> Callable[..., Any]:
-        self.graphs.append(module)
-        return module.forward
-
-    def calls(self, target: Any, graph: int = -1) -> int:
-        """How often a graph calls a function or method."""
-        nodes = self.graphs[graph].graph.nodes
-        return sum(node.target in (target, getattr(target, "__name__", None)) for node in nodes)
-
-
-@contextmanager
-def fresh() -> Iterator[None]:
-    """Nothing is compiled before, and nothing stays compiled behind."""
-    torch._dynamo.reset()
-    try:
-        with torch._dynamo.config.patch(automatic_dynamic_shapes=True), torch.compiler.config.patch(
-            force_disable_caches=True
-        ):
-            yield
-    finally:
-        torch._dynamo.reset()
 
 
 def compiled(module: Any, rules: Any, then: Any = "eager", **options: Any) -> tuple[Any, Any]:

@@ -19,7 +19,9 @@ from gsl import RuleSet, Subst, Trace, op, pat
 from gsl.errors import NotRewrittenWarning, PatternError, WorkloadError
 from gsl.rules import OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
-from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, Recorder, X, compiled, equal, model
+from tests.helpers.compiled import Recorder
+from tests.helpers.nets import NetOfOne
+from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, compiled, equal
 
 IMAGES = torch.randn(2, 3, 8, 8)
 
@@ -74,7 +76,7 @@ def test_sizes_that_change_are_symbols_and_rules_add_no_guards() -> None:
 
 
 def test_guards_hold_and_other_types_are_compiled_anew() -> None:
-    call, backend = compiled(model(lambda self, x: torch.relu(torch.relu(x)) * 2.0 * 3.0), SMALL)
+    call, backend = compiled(NetOfOne(lambda self, x: torch.relu(torch.relu(x)) * 2.0 * 3.0), SMALL)
     for inputs in (torch.randn(3), torch.randn(3), torch.randn(3).double(), torch.randn(3, 2), torch.arange(3)):
         equal(call(inputs), torch.relu(inputs) * 6.0)
     assert [trace.count() for trace in backend.traces] == [2] * len(backend.traces)
@@ -87,7 +89,7 @@ def test_graph_breaks_give_several_graphs() -> None:
         torch._dynamo.graph_break()
         return y * 2.0 * 3.0
 
-    call, backend = compiled(model(broken), SMALL)
+    call, backend = compiled(NetOfOne(broken), SMALL)
     inputs = torch.randn(3)
     equal(call(inputs), torch.relu(inputs) * 6.0)
     assert [dict(trace.summary()) for trace in backend.traces] == [{"relus": 1}, {"triple": 1}]
@@ -120,16 +122,10 @@ def test_weights_are_folded_once() -> None:
 
 
 def test_weights_that_depend_on_new_tensors_are_folded_once() -> None:
-    class Shortcut(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = nn.Conv2d(3, 3, 3, padding=1, bias=False)
-            self.other, self.norm = nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4, affine=False)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.norm(self.other(torch.relu(self.conv(x) + x)))
-
-    module, recorder = Shortcut().eval(), Recorder()
+    module, recorder = NetOfOne(
+        lambda net, x: net.norm(net.other(torch.relu(net.conv(x) + x))),
+        conv=nn.Conv2d(3, 3, 3, padding=1, bias=False), other=nn.Conv2d(3, 4, 1), norm=nn.BatchNorm2d(4, affine=False),
+    ).eval(), Recorder()  # fmt: skip
     call, backend = compiled(module, EVERY_RULE, recorder, fold_params=True)
     with torch.no_grad():
         equal(call(IMAGES), module(IMAGES))
@@ -183,7 +179,7 @@ def test_a_weight_that_the_graph_changes_is_not_folded() -> None:
 
     v, w = pat.Wildcard(), pat.Wildcard()
     sums = Subst(op.Dense(X, v) + op.Dense(X, w), op.Dense(X, v + w), name="sum")
-    module, other = (model(counting, v=torch.zeros(3, 4), w=torch.ones(3, 4)) for _ in range(2))
+    module, other = (NetOfOne(counting, v=torch.zeros(3, 4), w=torch.ones(3, 4)) for _ in range(2))
     call, _ = compiled(module, sums, fold_params=True)
     inputs = torch.randn(2, 4)
     with torch.no_grad():
@@ -194,14 +190,14 @@ def test_a_weight_that_the_graph_changes_is_not_folded() -> None:
 
 def test_literals_of_a_rule_are_constants_of_the_graph() -> None:
     table = Subst(op.ReLU(X), op.ReLU(X) * pat.Const(torch.tensor([1.0, 2.0, 3.0]).numpy()), name="table")
-    call, _ = compiled(model(lambda self, x: torch.relu(x)), table, "aot_eager")
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(x)), table, "aot_eager")
     equal(call(torch.ones(2, 3)), torch.tensor([[1.0, 2.0, 3.0]] * 2))
 
 
 def test_groups_run_in_a_compiled_graph() -> None:
     group = Subst(op.ReLU(X + X), pat.Fused("doubled"), name="group")
     recorder = Recorder()
-    call, _ = compiled(model(lambda self, x: torch.relu(x + x).sum()), group, recorder)
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(x + x).sum()), group, recorder)
     equal(call(torch.ones(2)), torch.tensor(4.0))
     assert any(node.op == "call_module" for node in recorder.graphs[0].graph.nodes)
 
@@ -214,14 +210,14 @@ def test_the_error_of_a_rule_stops_the_compilation() -> None:
         raise KeyError("nothing")
 
     broken = Subst(op.ReLU(X), X, where=wrong, name="broken")
-    call, _ = compiled(model(lambda self, x: torch.relu(x)), broken)
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(x)), broken)
     with pytest.raises(BackendCompilerFailed, match=r"RewriteError: gsl.torch_backend: broken .*KeyError: 'nothing'"):
         call(torch.ones(2))
 
 
 def test_rules_that_chase_each_other_stop_the_compilation() -> None:
     there, back = Subst(op.ReLU(X), op.Abs(X), name="there"), Subst(op.Abs(X), op.ReLU(X), name="back")
-    call, _ = compiled(model(lambda self, x: torch.relu(x)), RuleSet([there, back]), iterative=True)
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(x)), RuleSet([there, back]), iterative=True)
     with pytest.raises(BackendCompilerFailed, match="go round in circles"):
         call(torch.ones(2))
 
@@ -229,7 +225,7 @@ def test_rules_that_chase_each_other_stop_the_compilation() -> None:
 def test_on_request_the_error_of_a_rule_is_a_warning() -> None:
     there, back = Subst(op.ReLU(X), op.Abs(X), name="there"), Subst(op.Abs(X), op.ReLU(X), name="back")
     call, backend = compiled(
-        model(lambda self, x: torch.relu(x)), RuleSet([there, back]), iterative=True, strict=False
+        NetOfOne(lambda self, x: torch.relu(x)), RuleSet([there, back]), iterative=True, strict=False
     )
     with pytest.warns(NotRewrittenWarning, match="go round in circles"):
         equal(call(-torch.ones(2)), torch.zeros(2))
@@ -248,7 +244,7 @@ MODULE = Subst(op.Dense(X, WEIGHT), pat.Module(own_module, X), name="module")
 
 
 def test_a_graph_that_can_not_be_written_goes_on_as_it_was() -> None:
-    module = model(lambda self, x: self.layer(x), layer=nn.Linear(4, 3, bias=False))
+    module = NetOfOne(lambda self, x: self.layer(x), layer=nn.Linear(4, 3, bias=False))
     call, _ = compiled(module, MODULE)
     inputs = torch.randn(2, 4)
     with torch.no_grad(), pytest.warns(NotRewrittenWarning, match="only shapes are known"):
@@ -256,7 +252,7 @@ def test_a_graph_that_can_not_be_written_goes_on_as_it_was() -> None:
 
 
 def test_on_request_a_graph_that_can_not_be_written_is_an_error() -> None:
-    module = model(lambda self, x: self.layer(x), layer=nn.Linear(4, 3, bias=False))
+    module = NetOfOne(lambda self, x: self.layer(x), layer=nn.Linear(4, 3, bias=False))
     call, _ = compiled(module, MODULE, strict=True)
     with torch.no_grad(), pytest.raises(BackendCompilerFailed, match=r"FrontEndError: gsl.torch_backend: "):
         call(torch.randn(2, 4))
@@ -264,7 +260,7 @@ def test_on_request_a_graph_that_can_not_be_written_is_an_error() -> None:
 
 def test_check_finds_the_rule_that_is_wrong() -> None:
     wrong = Subst(op.Sigmoid(X), op.Tanh(X), name="wrong")
-    call, _ = compiled(model(lambda self, x: torch.relu(torch.relu(torch.sigmoid(x)))), [RELUS, wrong], check=True)
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(torch.relu(torch.sigmoid(x)))), [RELUS, wrong], check=True)
     with pytest.raises(WorkloadError, match="wrong: %sigmoid -> %tanh"):
         call(torch.ones(3))
 
@@ -274,7 +270,7 @@ def test_check_runs_at_the_first_run_only_and_changes_nothing() -> None:
         self.count.add_(1)
         return torch.relu(torch.relu(F.dropout(x))) * 2.0 * 3.0 + self.count
 
-    module, other = (model(counting, count=torch.zeros(())) for _ in range(2))
+    module, other = (NetOfOne(counting, count=torch.zeros(())) for _ in range(2))
     call, backend = compiled(module, SMALL, check=True)
     for seed in range(3):
         torch.manual_seed(seed)
@@ -293,7 +289,7 @@ def test_traces_tell_what_fired_and_a_callback_sees_it() -> None:
     def look(trace: Trace, before: torch.fx.GraphModule, after: torch.fx.GraphModule) -> None:
         seen.append((trace, len(before.graph.nodes), len(after.graph.nodes)))
 
-    call, backend = compiled(model(lambda self, x: torch.relu(torch.relu(x))), SMALL, on_rewrite=look)
+    call, backend = compiled(NetOfOne(lambda self, x: torch.relu(torch.relu(x))), SMALL, on_rewrite=look)
     call(torch.ones(2))
     ((trace, before, after),) = seen
     assert backend.traces == [trace]
@@ -362,7 +358,7 @@ def test_an_unknown_back_end_is_an_error_at_once() -> None:
 
 def test_one_rule_and_a_list_of_rules_will_do() -> None:
     for rules in (RELUS, [RELUS, TRIPLE], SMALL, iter([RELUS])):
-        call, backend = compiled(model(lambda self, x: torch.relu(torch.relu(x))), rules)
+        call, backend = compiled(NetOfOne(lambda self, x: torch.relu(torch.relu(x))), rules)
         call(torch.ones(2))
         assert backend.traces[0].count("relus") == 1
 
@@ -409,7 +405,7 @@ def test_a_graph_within_a_region_of_autocast_is_kept() -> None:
             y = checkpoint(inside, x, self.w, use_reentrant=False)
         return y.float() + checkpoint(torch.relu, x.relu(), use_reentrant=False)
 
-    module = model(form, w=torch.randn(4, 4))
+    module = NetOfOne(form, w=torch.randn(4, 4))
     call, backend = compiled(module, SMALL)
     inputs = torch.randn(2, 4, requires_grad=True)
     equal(call(inputs), module(inputs))
@@ -419,7 +415,7 @@ def test_a_graph_within_a_region_of_autocast_is_kept() -> None:
 def test_what_was_captured_is_explained() -> None:
     x = pat.Wildcard()
     near = Subst(op.Sigmoid(op.ReLU(x)), op.Sigmoid(x), name="near")
-    call, backend = compiled(model(lambda self, x: torch.relu(x) * 2.0), near)
+    call, backend = compiled(NetOfOne(lambda self, x: torch.relu(x) * 2.0), near)
     with pytest.raises(WorkloadError, match="no graph has been compiled yet: run the model first"):
         backend.explain()
     call(torch.ones(2))

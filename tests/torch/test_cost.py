@@ -10,7 +10,9 @@ from gsl import RuleSet, Subst, op
 from gsl.errors import WorkloadError
 from gsl.graph import Node
 from gsl.rules import OPTIMISING
-from tests.torch.models import RELUS, Branches, Recorder, X, equal, model
+from tests.helpers.compiled import Recorder
+from tests.helpers.nets import NetOfOne
+from tests.torch.models import RELUS, Branches, X, equal
 
 CLIP = Subst(op.ReLU(X), op.Clip(X, a_min=0.0, a_max=1e30), name="clip")
 
@@ -22,7 +24,7 @@ def price(node: Node) -> float:
 def test_what_pays_is_rewritten() -> None:
     recorder = Recorder()
     backend = gsl.torch_backend([RuleSet([CLIP]), RuleSet([RELUS])], recorder, cost=price)
-    call = torch.compile(model(lambda self, x: torch.relu(torch.relu(x)) + 1), backend=backend)
+    call = torch.compile(NetOfOne(lambda self, x: torch.relu(torch.relu(x)) + 1), backend=backend)
     x = torch.randn(3)
     equal(call(x), torch.relu(x) + 1)
     assert recorder.calls(torch.relu) == 1

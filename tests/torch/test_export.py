@@ -14,7 +14,8 @@ from torch.export import Dim, ExportedProgram
 from gsl import RuleSet, Subst, Workload, op
 from gsl.rules import OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
-from tests.torch.models import SMALL, Branches, X, equal, model
+from tests.helpers.nets import NetOfOne
+from tests.torch.models import SMALL, Branches, X, equal
 
 IMAGES = torch.randn(2, 3, 8, 8)
 ALL = RuleSet(OPTIMISING)
@@ -56,17 +57,12 @@ def test_weights_are_folded_and_unused_ones_gone() -> None:
 
 
 def test_a_decomposed_linear_layer_is_one() -> None:
-    class Layers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 5)
-            self.plain = nn.Linear(4, 3, bias=False)
-
-        def forward(self, x: torch.Tensor) -> Any:
-            return self.left(x), self.right(x), self.plain(x) * 2.0, x @ self.plain.weight.t() * 3.0
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        return self.left(x), self.right(x), self.plain(x) * 2.0, x @ self.plain.weight.t() * 3.0
 
     inputs = torch.randn(2, 4)
-    module = Layers()
+    plain = nn.Linear(4, 3, bias=False)
+    module = NetOfOne(forward, left=nn.Linear(4, 3), right=nn.Linear(4, 5), plain=plain)
     exported = torch.export.export(module, (inputs,)).run_decompositions()
     old = Workload.from_exported(exported)
     assert (old.op_counts()["nn.dense"], old.op_counts()["matmul"]) == (4, 0)
@@ -77,7 +73,7 @@ def test_a_decomposed_linear_layer_is_one() -> None:
 
 def test_a_kept_linear_layer_takes_what_its_input_has_become() -> None:
     parts = {"w": torch.randn(3, 4), "b": torch.ones(3)}
-    module = model(lambda self, x: F.linear(torch.relu(torch.relu(x)), self.w, self.b), **parts)
+    module = NetOfOne(lambda self, x: F.linear(torch.relu(torch.relu(x)), self.w, self.b), **parts)
     inputs = torch.randn(2, 4)
     exported = torch.export.export(module, (inputs,)).run_decompositions()
     new = SMALL(Workload.from_exported(exported))
@@ -112,7 +108,7 @@ def test_buffers_that_a_program_changes_are_kept(decomposed: bool) -> None:
         self.count.add_(1)
         return torch.relu(torch.relu(x)) * 2.0 * 3.0 + self.count
 
-    exported = torch.export.export(model(counting, count=torch.zeros(())), (torch.ones(2),))
+    exported = torch.export.export(NetOfOne(counting, count=torch.zeros(())), (torch.ones(2),))
     if decomposed:
         exported = exported.run_decompositions()
     new = SMALL(Workload.from_exported(exported))
@@ -127,7 +123,7 @@ def test_inputs_and_outputs_keep_their_structure() -> None:
         return {"sum": torch.relu(torch.relu(x["a"])) + x["b"][0], "rest": [x["b"][1], None, 3]}
 
     inputs = {"a": torch.randn(2), "b": (torch.randn(2), torch.randn(1))}
-    module = model(structured)
+    module = NetOfOne(structured)
     new = SMALL(Workload.from_exported(torch.export.export(module, (inputs,))))
     equal(saved_and_loaded(new.exported).module()(inputs), module(inputs))
     assert new.trace.count("relus") == 1
@@ -148,7 +144,7 @@ def test_a_program_for_training_learns_after_the_rewrite() -> None:
 
 def test_an_output_may_become_an_input() -> None:
     copy = Subst(op.Add(X, 0), X, name="copy")
-    module = model(lambda self, x: (x + 0, x * 2))
+    module = NetOfOne(lambda self, x: (x + 0, x * 2))
     new = copy(Workload.from_torch(module, (torch.ones(2),)))
     equal(saved_and_loaded(new.exported).module()(torch.ones(2)), module(torch.ones(2)))
     assert new.trace.count() == 1

@@ -24,6 +24,7 @@ from gsl.fx import Pass, PassList
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.rules import BOOK, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.nets import NetOfOne
 from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, equal, gradients
 
 IMAGES = torch.randn(2, 3, 8, 8)
@@ -96,17 +97,10 @@ def test_weights_are_folded_in_evaluation_and_not_in_training() -> None:
     v, w = pat.Param(), pat.Param()
     sums = Subst(op.Dense(X, v) + op.Dense(X, w), op.Dense(X, v + w), name="sum")
 
-    class Sum(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.v, self.w = (nn.Parameter(torch.randn(3, 4)) for _ in range(2))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return F.linear(x, self.v) + F.linear(x, self.w)
-
     inputs = torch.randn(2, 4)
     for training, folds, parameters in ((False, True, 1), (True, True, 2), (False, False, 2)):
-        original = Sum().train(training)
+        weights = {name: nn.Parameter(torch.randn(3, 4)) for name in "vw"}
+        original = NetOfOne(lambda net, x: F.linear(x, net.v) + F.linear(x, net.w), **weights).train(training)
         module = fx.symbolic_trace(original)
         Pass(sums, fold_params=folds)(module)
         equal(module(inputs), original(inputs))
@@ -159,15 +153,8 @@ def test_rules_fire_in_inductor() -> None:
 @pytest.mark.long
 @needs_compiler
 def test_rules_fire_in_the_graphs_of_training_whose_sizes_are_symbols() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.left, self.right = nn.Linear(4, 3), nn.Linear(4, 5)
-
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            return self.left(x), self.right(x)
-
-    module, pass_ = Model(), Pass(OPTIMISING)
+    module = NetOfOne(lambda net, x: (net.left(x), net.right(x)), left=nn.Linear(4, 3), right=nn.Linear(4, 5))
+    pass_ = Pass(OPTIMISING)
     with inductor.patch({"post_grad_custom_pre_pass": pass_}):
         call = torch.compile(module, dynamic=True)
         for rows in (5, 9):

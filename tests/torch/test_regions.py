@@ -15,7 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.rules import RULES
-from tests.torch.models import SMALL, Branches, Recorder, X, compiled, equal, gradients, model
+from tests.helpers.compiled import Recorder
+from tests.helpers.nets import NetOfOne
+from tests.torch.models import SMALL, Branches, X, compiled, equal, gradients
 
 
 def twice(x: torch.Tensor) -> torch.Tensor:
@@ -50,7 +52,7 @@ FORMS = {"cond": conditional, "while_loop": loop, "map": rows, "invoke_subgraph"
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_exported_programs_have_the_numbers_of_the_model(form: str, decomposed: bool) -> None:
-    exported = torch.export.export(model(FORMS[form]), (torch.randn(3, 4),))
+    exported = torch.export.export(NetOfOne(FORMS[form]), (torch.randn(3, 4),))
     if decomposed:
         exported = exported.run_decompositions()
     old = Workload.from_exported(exported)
@@ -65,7 +67,7 @@ def test_exported_programs_have_the_numbers_of_the_model(form: str, decomposed: 
 
 def test_exported_programs_are_rewritten_inside_branches_and_regions(tmp_path: Path) -> None:
     for form, rules in (("cond", {"relus": 2, "triple": 1}), ("invoke_subgraph", {"relus": 3, "triple": 2})):
-        old = Workload.from_torch(model(FORMS[form]), (torch.ones(3, 4),))
+        old = Workload.from_torch(NetOfOne(FORMS[form]), (torch.ones(3, 4),))
         new = SMALL(old, iterative=True)
         assert {rule: new.trace.count(rule) for rule in rules} == rules, form
         assert new.trace.inside.keys() <= old.inside.keys()
@@ -83,7 +85,7 @@ def test_a_branch_of_an_exported_program_is_kept_where_torch_would_not_take_the_
     def form(self: Any, x: torch.Tensor) -> Any:
         return torch.cond(x.sum() > 0, shared, lambda x: (torch.sigmoid(x.t()), x * 2.0), (x,))
 
-    old = Workload.from_torch(model(form), (torch.ones(3, 4),))
+    old = Workload.from_torch(NetOfOne(form), (torch.ones(3, 4),))
     layout = Subst(op.ReLU(op.Transpose(X)), op.Maximum(op.Zeros(shape=(4, 3)), op.Transpose(X)), name="layout")
     literal = Subst(op.ReLU(op.Transpose(X)), op.Transpose(op.Maximum(X, np.zeros(4, "float32"))), name="literal")
     for rule in (layout, literal, RULES["copy-identity"]):
@@ -101,7 +103,7 @@ def test_branches_within_branches_and_sizes_that_vary() -> None:
         return torch.cond(x.sum() > 0, inner, lambda x: torch.sigmoid(x), (x,))
 
     rows = torch.export.Dim("rows", min=2, max=64)
-    exported = torch.export.export(model(form), (torch.randn(3, 4),), dynamic_shapes=(({0: rows},)))
+    exported = torch.export.export(NetOfOne(form), (torch.randn(3, 4),), dynamic_shapes=(({0: rows},)))
     old = Workload.from_exported(exported)
     new = SMALL(old, iterative=True)
     assert list(old.inside) == [
@@ -125,7 +127,7 @@ def test_a_branch_that_is_kept_is_rewritten_within_its_own_branches() -> None:
     def form(self: Any, x: torch.Tensor) -> torch.Tensor:
         return torch.cond(x.sum() > 0, inner, lambda x: torch.sigmoid(x.t()), (x,))
 
-    exported = torch.export.export(model(form), (torch.ones(3, 4),))
+    exported = torch.export.export(NetOfOne(form), (torch.ones(3, 4),))
     old = Workload.from_exported(exported)
     text = str(exported)
     relus = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relus")
@@ -146,7 +148,7 @@ its own
 @pytest.mark.parametrize("then", ["eager", "aot_eager"])
 @pytest.mark.parametrize("form", FORMS)
 def test_compiled_models_give_the_numbers_of_the_model(form: str, then: str) -> None:
-    module = model(FORMS[form])
+    module = NetOfOne(FORMS[form])
     call, backend = compiled(module, SMALL, then, iterative=True)
     for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
         equal(call(inputs), module(inputs))
@@ -155,7 +157,7 @@ def test_compiled_models_give_the_numbers_of_the_model(form: str, then: str) -> 
 
 def test_branches_and_regions_are_rewritten_inside() -> None:
     for form, rules in (("cond", {"relus": 2, "triple": 1}), ("invoke_subgraph", {"relus": 2, "triple": 1})):
-        call, backend = compiled(model(FORMS[form]), SMALL, iterative=True)
+        call, backend = compiled(NetOfOne(FORMS[form]), SMALL, iterative=True)
         call(torch.ones(3, 4))
         found = {rule: sum(trace.count(rule) for trace in backend.traces) for rule in rules}
         assert found == rules, form
@@ -169,7 +171,7 @@ def test_a_branch_whose_result_would_lie_otherwise_in_memory_is_kept() -> None:
     swapped = Subst(op.ReLU(op.Transpose(X)), op.Maximum(op.ReLU(op.Transpose(X)), op.Zeros(shape=(4, 3))), name="row")
     for rule in (late, swapped):
         for then in ("eager", "aot_eager"):
-            module = model(form)
+            module = NetOfOne(form)
             call, _ = compiled(module, rule, then)
             for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
                 equal(call(inputs), module(inputs))
@@ -184,7 +186,7 @@ def test_a_branch_whose_result_would_share_memory_is_kept(shared: str) -> None:
     def form(self: Any, x: torch.Tensor) -> Any:
         return torch.cond(x.sum() > 0, branch, lambda x: (x * 2.0, torch.sigmoid(x)), (x,))
 
-    module = model(form)
+    module = NetOfOne(form)
     call, _ = compiled(module, RULES["copy-identity"], "aot_eager")
     for inputs in (torch.ones(3, 4), -torch.ones(3, 4)):
         equal(call(inputs), module(inputs))

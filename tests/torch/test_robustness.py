@@ -18,7 +18,8 @@ from gsl.errors import FrontEndError, UntypedWarning, WorkloadError
 from gsl.fx import Pass
 from gsl.rules import RULES
 from tests.helpers.book import EVERY_RULE
-from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, compiled, equal, model
+from tests.helpers.nets import NetOfOne
+from tests.torch.models import RELUS, SMALL, TRIPLE, Branches, X, compiled, equal
 
 
 def twice(x: torch.Tensor) -> torch.Tensor:
@@ -55,14 +56,14 @@ INPUTS: dict[str, Callable[[], torch.Tensor]] = {
 
 @pytest.mark.parametrize("form", INPUTS)
 def test_inputs_of_any_dtype_and_size(form: str) -> None:
-    assert rewritten(model(lambda self, x: twice(x)), INPUTS[form](), RULES_AND_RELUS)["relus"] == 1
+    assert rewritten(NetOfOne(lambda self, x: twice(x)), INPUTS[form](), RULES_AND_RELUS)["relus"] == 1
 
 
 RULES_AND_RELUS = RuleSet([RELUS, TRIPLE, *EVERY_RULE])
 
 
 def test_complex_numbers() -> None:
-    module = model(lambda self, x: x * 2.0 * 3.0 @ self.w, w=torch.randn(4, 4, dtype=torch.complex64))
+    module = NetOfOne(lambda self, x: x * 2.0 * 3.0 @ self.w, w=torch.randn(4, 4, dtype=torch.complex64))
     assert rewritten(module, torch.randn(3, 4, dtype=torch.complex64), RULES_AND_RELUS) == {"triple": 1}
 
 
@@ -70,7 +71,7 @@ def test_floats_of_eight_bits() -> None:
     def form(self: Any, x: torch.Tensor) -> torch.Tensor:
         return twice(x.to(torch.float32)) * self.w.to(torch.float32)
 
-    module = model(form, w=torch.randn(3).to(torch.float8_e4m3fn))
+    module = NetOfOne(form, w=torch.randn(3).to(torch.float8_e4m3fn))
     assert rewritten(module, torch.randn(3).to(torch.float8_e4m3fn), RULES_AND_RELUS)["relus"] == 1
 
 
@@ -79,7 +80,7 @@ def test_quantised_tensors() -> None:
         return twice(torch.dequantize(torch.quantize_per_tensor(x, 0.1, 0, torch.quint8))) + self.w.dequantize()
 
     weight = torch.quantize_per_tensor(torch.randn(3), 0.1, 0, torch.quint8)
-    module = model(form, w=weight)
+    module = NetOfOne(form, w=weight)
     old = Workload.from_fx(fx.symbolic_trace(module), (torch.randn(3),))
     new = RELUS(old)
     old.compare(new).check()
@@ -90,7 +91,7 @@ def test_sparse_weights_are_kept_and_computed_with() -> None:
     v, w = pat.Param(), pat.Param()
     sums = Subst(op.Matmul(v, X) + op.Matmul(w, X), op.Matmul(v + w, X), name="sums")
     parts = {"v": torch.eye(3).to_sparse(), "w": torch.eye(3).to_sparse()}
-    module = model(lambda self, x: twice(torch.mm(self.v, x) + torch.mm(self.w, x)), **parts)
+    module = NetOfOne(lambda self, x: twice(torch.mm(self.v, x) + torch.mm(self.w, x)), **parts)
     old = Workload.from_fx(fx.symbolic_trace(module), (torch.randn(3, 2),))
     new = RuleSet([RELUS, sums])(old)
     old.compare(new).check()
@@ -113,7 +114,7 @@ def test_sparse_literals_equal_no_number() -> None:
 
 
 def test_sparse_inputs() -> None:
-    old = Workload.from_torch(model(lambda self, x: twice(x.to_dense())), (torch.eye(3).to_sparse(),))
+    old = Workload.from_torch(NetOfOne(lambda self, x: twice(x.to_dense())), (torch.eye(3).to_sparse(),))
     new = RELUS(old)
     old.compare(new).check()
     assert new.trace.count() == 1
@@ -121,7 +122,7 @@ def test_sparse_inputs() -> None:
 
 def test_nested_tensors_have_no_types() -> None:
     rows = torch.nested.nested_tensor([torch.randn(2, 3), torch.randn(4, 3)], layout=torch.jagged)
-    module = model(lambda self, x: twice(x))
+    module = NetOfOne(lambda self, x: twice(x))
     call, _ = compiled(module, RELUS)
     equal(call(rows).values(), module(rows).values())
     old = Workload.from_fx(fx.symbolic_trace(module), (rows,))
@@ -184,7 +185,7 @@ def test_models_on_a_gpu() -> None:
 
 def test_weights_that_are_not_contiguous() -> None:
     parts = {"w": nn.Parameter(torch.randn(4, 3).t()), "v": nn.Parameter(torch.randn(3, 8)[:, ::2])}
-    module = model(lambda self, x: (F.linear(x, self.w), F.linear(x, self.v)), **parts)
+    module = NetOfOne(lambda self, x: (F.linear(x, self.w), F.linear(x, self.v)), **parts)
     assert rewritten(module, torch.randn(2, 4), EVERY_RULE) == {"parallel-dense-variadic": 1}
 
 
@@ -229,11 +230,11 @@ def test_models_in_training_mode() -> None:
 
 def test_graphs_without_calls() -> None:
     for function in (lambda self, x: x, lambda self, x: None, lambda self, x: (1, 2.5, x, [x])):
-        old = Workload.from_fx(fx.symbolic_trace(model(function)), (torch.ones(2),))
+        old = Workload.from_fx(fx.symbolic_trace(NetOfOne(function)), (torch.ones(2),))
         new = EVERY_RULE(old, iterative=True)
         assert not new.trace.firings
         assert str(new(torch.ones(2))) == str(old(torch.ones(2)))
-    call, _ = compiled(model(lambda self, x: x), EVERY_RULE)
+    call, _ = compiled(NetOfOne(lambda self, x: x), EVERY_RULE)
     equal(call(torch.ones(2)), torch.ones(2))
 
 
@@ -279,7 +280,7 @@ def test_threads_apply_one_rule_set_at_once() -> None:
     rules = RuleSet([Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="new"), *RULES.values()])
     sums = Subst(op.Dense(x, v) + op.Dense(x, w), op.Dense(x, v + w), name="sums", priority=9)
     rules = RuleSet([sums, *rules])
-    module = model(lambda self, x: twice(self.layers(x)), layers=Layers())
+    module = NetOfOne(lambda self, x: twice(self.layers(x)), layers=Layers())
     workload = Workload.from_torch(module, (torch.randn(2, 4),))
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: rules(workload, iterative=True), range(16)))
@@ -291,7 +292,7 @@ def test_threads_apply_one_rule_set_at_once() -> None:
 
 def test_threads_use_one_pass_on_graphs_of_their_own() -> None:
     pass_ = Pass(SMALL)
-    modules = [fx.symbolic_trace(model(lambda self, x: twice(x) * 2.0 * 3.0)) for _ in range(16)]
+    modules = [fx.symbolic_trace(NetOfOne(lambda self, x: twice(x) * 2.0 * 3.0)) for _ in range(16)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(pass_, modules))
     assert [len(module.graph.nodes) for module in modules] == [4] * 16

@@ -13,7 +13,9 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import is_training
 from gsl.rules import NORMAL, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
-from tests.torch.models import SMALL, Branches, Recorder, compiled, equal, gradients, model
+from tests.helpers.compiled import Recorder
+from tests.helpers.nets import NetOfOne
+from tests.torch.models import SMALL, Branches, compiled, equal, gradients
 
 IMAGES = torch.randn(2, 3, 8, 8)
 X = pat.Wildcard()
@@ -66,7 +68,7 @@ def test_steps_of_an_optimiser_are_those_of_the_model() -> None:
 
 
 def test_gradients_of_inputs_flow() -> None:
-    call, _ = compiled(model(lambda self, x: torch.relu(torch.relu(x)) * 2.0 * 3.0), SMALL, "aot_eager")
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(torch.relu(x)) * 2.0 * 3.0), SMALL, "aot_eager")
     x = torch.randn(3, requires_grad=True)
     call(x).sum().backward()
     equal(x.grad, 6.0 * (x > 0))
@@ -139,15 +141,6 @@ def test_transformers_learn_as_the_model_does(make: Any) -> None:
     assert backend.traces[0].count(rule) == times
 
 
-class Layers(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm, self.drop = nn.BatchNorm1d(4), nn.Dropout(0.5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.drop(self.norm(x))
-
-
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("form", ["exported", "decomposed", "traced"])
 def test_a_layer_in_training_mode_gets_the_hint_to_leave_it(form: str) -> None:
@@ -162,10 +155,11 @@ def test_a_layer_in_training_mode_gets_the_hint_to_leave_it(form: str) -> None:
         exported = torch.export.export(model, example)
         return Workload(exported.run_decompositions() if form == "decomposed" else exported)
 
+    layers = nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(0.5))
     for rule in (norm, drop):
-        told = str(rule.explain(workload(Layers())))
+        told = str(rule.explain(workload(layers.train())))
         assert "is a layer in training mode; put the model into evaluation mode by model.eval()" in told
-        assert "training mode" not in str(rule.explain(workload(Layers().eval())))
+        assert "training mode" not in str(rule.explain(workload(layers.eval())))
         assert "training mode" not in str(rule.explain(workload(nn.ReLU().train())))
 
 

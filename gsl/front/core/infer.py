@@ -10,7 +10,7 @@ import numpy as np
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import is_literal
-from gsl.graph import GETITEM, LEAVES, TUPLE, Inference, Node, Op, TensorType, TupleType, Type, op_name
+from gsl.graph import GETITEM, LEAVES, TUPLE, Inference, Node, Op, TensorType, TupleType, Type, dtype_name, op_name
 from gsl.spec import TABLE, meaning
 
 _DTYPES: Final = {bool: "bool", int: "int64", float: "float32", complex: "complex64"}
@@ -46,7 +46,7 @@ def require_finite(value: float, found: float, dtype: str) -> None:
 def type_of_literal(value: Any) -> Type:
     """The type of a Python number (as torch has it), or of a tensor."""
     if hasattr(value, "shape"):
-        return TensorType(tuple(map(int, value.shape)), str(value.dtype).removeprefix("torch."))
+        return TensorType(tuple(map(int, value.shape)), dtype_name(value.dtype))
     return TensorType((), dtype_of_number(value))
 
 

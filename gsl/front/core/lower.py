@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gsl.front.tree import compose
-from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
+from gsl.graph import Dim, SymDim, TensorType, TupleType, Type, dtype_name
 from gsl.spec import TABLE
 from gsl.spec.meaning import Operand, infer
 from gsl.spec.normalise import is_number, spatial
@@ -184,7 +184,7 @@ def promoted(*operands: Operand) -> str:
                       if isinstance(found, TensorType) else found)  # fmt: skip
     if not any(isinstance(found, TensorType) for found in operands):
         values = list(map(torch.tensor, values))
-    return str(torch.result_type(*values)).removeprefix("torch.")
+    return dtype_name(torch.result_type(*values))
 
 
 def type_or_number(operand: Any, target: LoweringTarget) -> Operand:

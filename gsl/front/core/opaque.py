@@ -140,8 +140,7 @@ def read_groups(graph: Graph, operators: Mapping[str, DeclaredSpec]) -> Graph:
 
 def attributes_of(spec: DeclaredSpec, types: Types, attrs: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The attributes of a native call on operands of these types as those of an operator; ``None`` where it is none."""
-    least, most = len(spec.operands) - spec.optional, len(spec.operands)
-    if not least <= len(types) <= most:
+    if not spec.takes(len(types)):
         return None
     given = {name: bool(value) if spec.attrs[name].normalise is n.flag and value in (0, 1) else value
              for name, value in attrs.items() if name in spec.attrs}  # fmt: skip

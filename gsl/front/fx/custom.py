@@ -20,7 +20,7 @@ from gsl.errors import FrontEndError, PatternError
 from gsl.front.fx.library import define, maker, registered
 from gsl.front.fx.spellings.table import Native
 from gsl.front.tree import Canon
-from gsl.graph import TensorType, TupleType
+from gsl.graph import TensorType, TupleType, dtype_name
 from gsl.spec import REQUIRED, DeclaredSpec, OpSpec, Types
 from gsl.spec.meaning import infer
 from gsl.spec.natives import Parameter, schema_of
@@ -331,7 +331,7 @@ def _kind(parameter: Parameter) -> str:
 def _plain(value: Any) -> Any:
     """The value of an attribute: a tuple for a list, the name of a dtype."""
     if isinstance(value, torch.dtype):
-        return str(value).removeprefix("torch.")
+        return dtype_name(value)
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -368,7 +368,7 @@ def disagreement(
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
             return (f"result {number} is {tuple(mine.shape)} of {mine.dtype} by the meaning, and {tuple(theirs.shape)} "
                     f"of {theirs.dtype} by the kernel")  # fmt: skip
-        near = tolerances.get(str(mine.dtype).removeprefix("torch."))
+        near = tolerances.get(dtype_name(mine.dtype))
         off = (mine.double() - theirs.double()).abs().nan_to_num(nan=0.0)
         # A kernel may round in its own way: ten times what a rewrite may change.
         allowed = 0.0 if near is None else 10 * (near.atol + near.rtol * float(mine.double().abs().nan_to_num().max()))

@@ -23,6 +23,7 @@ from gsl.front.fx.handle import (
     FxReading,
     attribute,
     memory,
+    native_of,
     nodes_in,
 )
 from gsl.front.fx.mutations import Mutations, mutations
@@ -35,7 +36,8 @@ from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, Node, TupleType, Type
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
-from gsl.spec import TABLE, DeclaredSpec
+from gsl.spec import DeclaredSpec, spec_of
+from gsl.walk import reached
 
 
 class FxLoader(Loader):
@@ -157,15 +159,11 @@ class FxLoader(Loader):
 
     def _is_returned(self, node: fx.Node) -> bool:
         """True if an output may be the memory of a value: the caller may write into an output."""
-        known, work = {node}, [node]
-        while work:
-            for user in work.pop().users:
-                if user.op == "output":
-                    return True
-                if user not in known and not self.reader.is_fresh(user):
-                    known.add(user)
-                    work.append(user)
-        return False
+
+        def views(node: fx.Node) -> list[fx.Node]:
+            return [user for user in node.users if not self.reader.is_fresh(user)]
+
+        return any(user.op == "output" for value in reached([node], views) for user in value.users)
 
     # ------------------------------------------------------------ calls
 
@@ -429,6 +427,20 @@ class FxLoader(Loader):
         if form is not None:
             form.rows["opaque", effect] = recorded([view], [sources], node.name, node.all_input_nodes)
 
+    def why_unread(self, node: Node) -> str | None:
+        """The reason why an opaque node of the view, once it is loaded, has no canonical reading; ``None`` for one that
+        computes no tensor."""
+        native = native_of(node)
+        if native is None:
+            return ""
+        if not self.values.is_tensor(native) and native.users:
+            return None
+        if native in self.mutations.visible:
+            return "it changes an operand in place, which other calls can see"
+        if native in self.mutations.exposed:
+            return "its result may be changed in place by another call"
+        return self.reader.why_unread(native)
+
 
 def _inputs(node: fx.Node, call: fx.Node | None) -> tuple[fx.Node, ...]:
     """The native operands of one call, or of two that are read as one."""
@@ -441,4 +453,5 @@ def _is_tuple(view: Node) -> bool:
     """True if a view node is known to have a tuple for its value."""
     if isinstance(view.type, TupleType) or view.op == TUPLE:
         return True
-    return isinstance(view.op, str) and view.op in TABLE and TABLE[view.op].fields
+    spec = spec_of(view.op)
+    return spec is not None and spec.fields

@@ -21,12 +21,11 @@ from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError, PicklingError, WorkloadError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
-from gsl.front.fx import spellings
 from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
-from gsl.front.fx.handle import ExportedLeaves, FxLeaves, module_path, native_of
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, module_path
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
@@ -36,7 +35,6 @@ from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
 from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
 from gsl.front.fx.write import in_aten, in_exports, in_functions
-from gsl.front.tree import NOT_COVERED
 from gsl.graph import Graph, Node, Type
 from gsl.graph.node import Writable
 from gsl.pause import paused_collector
@@ -109,7 +107,9 @@ class FxProgram(Extended, ABC):
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
-        return FxReasons(self._loader())
+        loader = self._loader()
+        loader.load()
+        return loader.why_unread
 
     def scope(self, node: Node) -> tuple[str, ...]:
         """The names of the modules that a node is part of."""
@@ -542,33 +542,3 @@ def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[...,
                                 "other dynamic_shapes") from error  # fmt: skip
 
     return guarded
-
-
-class FxReasons:
-    """Tells the reasons for the opaque nodes of a view, which a loader of the same program loads once more."""
-
-    def __init__(self, loader: FxLoader) -> None:
-        loader.load()
-        self.loader = loader
-
-    def __call__(self, node: Node) -> str | None:
-        """The reason for one node; ``None`` for one that computes no tensor."""
-        native, loader = native_of(node), self.loader
-        if native is None:
-            return ""
-        if not loader.values.is_tensor(native) and native.users:
-            return None
-        if native in loader.mutations.visible:
-            return "it changes an operand in place, which other calls can see"
-        if native in loader.mutations.exposed:
-            return "its result may be changed in place by another call"
-        reader = loader.reader
-        if reader.is_elsewhere(native):
-            return "its result may lie on another device than its operand"
-        args, kwargs = reader.arguments(native)
-        if native.op == "call_module":
-            kind = type(reader.module(native)).__name__
-            return f"the module {kind}, as it is set up, is not known by a canonical operator"
-        if reader.read(native) is not None:
-            return NOT_COVERED
-        return spellings.why_unread(native.target, args, kwargs, loader.values.of)

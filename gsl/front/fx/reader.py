@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from gsl.front.fx import spellings
 from gsl.front.fx.values import Values, device_of, dim_of
-from gsl.front.tree import Canon
+from gsl.front.tree import NOT_COVERED, Canon
 from gsl.graph import SymDim, TensorType
 
 CALLS: Final = ("call_function", "call_method", "call_module")
@@ -35,6 +35,17 @@ class FxReader:
         if node not in self._read:
             self._read[node] = self._read_call(node)
         return self._read[node]
+
+    def why_unread(self, node: fx.Node) -> str:
+        """The reason why a call has no canonical reading that the view could show."""
+        if self.is_elsewhere(node):
+            return "its result may lie on another device than its operand"
+        if node.op == "call_module":
+            kind = type(self.module(node)).__name__
+            return f"the module {kind}, as it is set up, is not known by a canonical operator"
+        if self.read(node) is not None:
+            return NOT_COVERED
+        return spellings.why_unread(node.target, *self.arguments(node), self.values.of)
 
     def is_elsewhere(self, node: fx.Node) -> bool:
         """True for a call whose result may lie on another device than a canonical operator would put it."""

@@ -22,8 +22,7 @@ from torch.overrides import TorchFunctionMode
 
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.front.fx.program import from_graph_module
-from gsl.front.fx.values import dtype_name
-from gsl.graph import Effect, Graph, TensorType
+from gsl.graph import Effect, Graph, TensorType, dtype_name
 from gsl.spec.custom import noted_calls
 from gsl.spec.meaning import quiet
 
@@ -111,7 +110,7 @@ def output_types(
     function, where a call fails with these types."""
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), quiet():
         found = _called(function, _empty(types), attributes)
-    return tuple(TensorType(tuple(output.shape), dtype_name(output.dtype)) for output in found)
+    return tuple(TensorType.of(output) for output in found)
 
 
 def _empty(types: Mapping[str, TensorType]) -> dict[str, torch.Tensor]:

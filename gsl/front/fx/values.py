@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from gsl.front.tree import LiteralOperand
-from gsl.graph import TensorType, TupleType, Type
+from gsl.graph import TensorType, TupleType, Type, dtype_name
 from gsl.spec.meaning import from_torch, has_symbols, quiet
 
 META_KEYS = ("val", "example_value")
@@ -42,11 +42,6 @@ def value_of(node: fx.Node, known: Mapping[fx.Node, Any]) -> Any:
 def dim_of(size: Any) -> Any:
     """A size (an int or a SymInt) as a dimension of the view."""
     return from_torch(size.node.expr) if isinstance(size, torch.SymInt) else int(size)
-
-
-@functools.cache
-def dtype_name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def type_of_value(value: Any) -> Type | None:

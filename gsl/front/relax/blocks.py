@@ -23,6 +23,7 @@ from gsl.front.relax.function import (
     with_value,
 )
 from gsl.graph import Node
+from gsl.walk import reached
 
 Bind = Callable[[Any, Any], None]
 """Takes a variable and the expression that is to be bound to it."""
@@ -177,14 +178,12 @@ def _alone(module: Any, calls: Sequence[Any]) -> Any:
     body = relax.SeqExpr([relax.BindingBlock(bindings)], result)
     _update_type(body, result.ty)
     function = relax.Function(params, body, result.ty, is_pure=False)
-    called: dict[Any, Any] = {}
-    work = list(relax.analysis.all_global_vars(function))
-    while work:
-        var = work.pop()
-        if var not in called:
-            called[var] = module[var]
-            work += relax.analysis.all_global_vars(called[var]) if isinstance(called[var], relax.Function) else ()
-    return tvm.IRModule({"calls": function, **called})
+
+    def called(var: Any) -> Any:
+        return relax.analysis.all_global_vars(module[var]) if isinstance(module[var], relax.Function) else ()
+
+    functions = {var: module[var] for var in reached(relax.analysis.all_global_vars(function), called)}
+    return tvm.IRModule({"calls": function, **functions})
 
 
 # ---------------------------------------------------------------- exchange of variables

@@ -16,7 +16,7 @@ from gsl.front.relax.types import is_constant
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, PARAM, TUPLE, Graph, Node, TensorType, Type
-from gsl.spec import TABLE, Trait
+from gsl.spec import TABLE, Trait, spec_of
 from gsl.spec.meaning import Operand, infer
 
 
@@ -48,7 +48,7 @@ class RelaxLeaves:
         if leaf.shape is not None:
             value = value.reshape(leaf.shape)
         # An object of its own, so that no reading is taken for that of another value: readings may look at values.
-        own = TensorType(tuple(value.shape), str(value.dtype).removeprefix("torch."))
+        own = TensorType.of(value)
         node = Node(kind, attrs={"value": value}, type=type or own, name=name, native=leaf)
         self.tensors[node] = native
         self.nodes.append(node)
@@ -68,7 +68,8 @@ class RelaxLeaves:
         ``nodes`` are all nodes of the view.
         """
         for node in nodes:
-            names = TABLE[node.op].operands if isinstance(node.op, str) and node.op in TABLE else ()
+            spec = spec_of(node.op)
+            names = () if spec is None else spec.operands
             for place, operand in enumerate(node.operands):
                 if operand in self.tensors and not operand.name:
                     role = names[place] if place < len(names) else "constant"
@@ -84,10 +85,9 @@ class RelaxLeaves:
 
 def reads_as_number(op: Any, expr: Any) -> bool:
     """True for a constant without axes that is an operand of arithmetic."""
-    return (
-        isinstance(op, str) and op in TABLE and Trait.BROADCASTING in TABLE[op].traits
-        and is_constant(expr) and not expr.value.shape
-    )  # fmt: skip
+    spec = spec_of(op)
+    is_arithmetic = spec is not None and Trait.BROADCASTING in spec.traits
+    return is_arithmetic and is_constant(expr) and not expr.value.shape
 
 
 def as_number(

@@ -31,8 +31,8 @@ from gsl.front.relay.recipes import Recipe, key_of, recipe_of
 from gsl.front.relay.spellings.table import items
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
 from gsl.front.tvm.spellings import is_call
-from gsl.front.tvm.tensors import dtype_name, to_torch, to_tvm
-from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
+from gsl.front.tvm.tensors import to_torch, to_tvm
+from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, dtype_name, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
 from gsl.spec.meaning import has_symbols

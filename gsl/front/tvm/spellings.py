@@ -111,10 +111,10 @@ def same(
     call has not just so, ``renamed`` the names in TVM of those that have another one.
     """
     spec = TABLE[op]
-    own = {name: attr for name, attr in spec.attrs.items() if attr.derive is None}
+    own = spec.own_attrs
 
     def read(r: TvmCall) -> Canon:
-        unread_unless(len(spec.operands) - spec.optional <= len(r.operands) <= len(spec.operands))
+        unread_unless(spec.takes(len(r.operands)))
         if test is not None:
             unread_unless(test(r.type().dtype))
         attrs = dict(given)

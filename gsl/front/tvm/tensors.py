@@ -10,6 +10,8 @@ import torch
 import tvm
 from torch.utils import dlpack
 
+from gsl.graph import dtype_name
+
 _ALIGNMENT: Final = 64
 """Compiled code expects the data of a tensor at a multiple of so many bytes."""
 
@@ -95,11 +97,6 @@ def python_value(value: Any) -> Any:
         case "Array" | "List" | "list":
             return tuple(map(python_value, value))
     return str(value) if isinstance(value, str) else value
-
-
-def dtype_name(dtype: Any) -> str:
-    """The name of a dtype, which is the same in torch and TVM."""
-    return str(dtype).removeprefix("torch.")
 
 
 def known_dtype(name: str) -> bool:

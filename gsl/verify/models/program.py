@@ -12,7 +12,8 @@ from gsl.errors import GSLError
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type
 from gsl.graph.subgraph import with_bodies
 from gsl.pat.typed import Domain
-from gsl.spec import TABLE, OperatorName, OpSpec
+from gsl.spec import OperatorName, OpSpec, spec_of
+from gsl.walk import reached
 from gsl.workload.inputs import as_tensor
 
 # The digits of the significand, and the largest exponent, of the floating-point dtypes; the digits of the integers
@@ -114,14 +115,8 @@ def domains_of(graph: Graph) -> dict[str, Domain]:
 
 def _needed(graph: Graph) -> list[Node]:
     """The nodes that the outputs need, and all leaves, in the order of the graph."""
-    needed = {node for node in graph.nodes if node.op in (INPUT, PARAM)}
-    stack = list(graph.outputs)
-    while stack:
-        node = stack.pop()
-        if node not in needed:
-            needed.add(node)
-            stack += node.operands
-    return [node for node in graph.nodes if node in needed]
+    needed = set(reached(graph.outputs, lambda node: node.operands))
+    return [node for node in graph.nodes if node in needed or node.op in (INPUT, PARAM)]
 
 
 def _concrete(node: Node) -> TensorType:
@@ -136,7 +131,7 @@ def _step(node: Node, operands: tuple[int, ...], slot: int) -> StraightLineStep:
         raise ValueError(f"values need known types, found {node!r} without one")
     if node.op in (TUPLE, GETITEM):
         return StraightLineStep(str(node.op), None, operands, slot, node.attrs, node.type)
-    spec = TABLE.get(node.op) if isinstance(node.op, str) else None
+    spec = spec_of(node.op)
     if spec is None:
         raise ValueError(f"values need canonical operators, found {node!r}")
     attrs = {name: _wide(value) for name, value in spec.own(node.attrs).items()}

@@ -22,9 +22,8 @@ def by_example(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     for operand, sample in zip(draft.operands, example.operands):
         s.solve(operand, Goal(sample.shape if isinstance(sample, Sample) else (), goal.dtype))
     types = tuple([None if operand is None else operand.type for operand in draft.operands])
-    for name, attribute in spec.attrs.items():
-        if attribute.derive is None:
-            s.attr(draft, name, [spec.normalise(name, example.attrs.get(name, attribute.default), types)])
+    for name, attribute in spec.own_attrs.items():
+        s.attr(draft, name, [spec.normalise(name, example.attrs.get(name, attribute.default), types)])
 
 
 _VALUES: Final[dict[type, tuple[Any, ...]]] = {

@@ -11,20 +11,15 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
+from tests.helpers.nets import NetOfOne
 
 X = torch.linspace(-1, 1, 20).reshape(5, 4)
 
 
-class Layer(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.function = function
-        self.w, self.b = nn.Parameter(torch.linspace(-1, 2, 16).reshape(4, 4)), nn.Parameter(torch.linspace(0, 1, 4))
-        self.linear, self.plain = nn.Linear(4, 4), nn.Linear(4, 4, bias=False)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(self, x)
+def layer(function: Callable[..., Any]) -> nn.Module:
+    torch.manual_seed(0)
+    w, b = nn.Parameter(torch.linspace(-1, 2, 16).reshape(4, 4)), nn.Parameter(torch.linspace(0, 1, 4))
+    return NetOfOne(function, w=w, b=b, linear=nn.Linear(4, 4), plain=nn.Linear(4, 4, bias=False)).eval()
 
 
 BIASED: dict[str, Callable[..., Any]] = {
@@ -53,7 +48,7 @@ DOUBLED = Subst(biased := op.BiasAdd(x, b), biased.like(x, b + b), name="doubled
 
 
 def loaded(form: str, function: Callable[..., Any]) -> Workload:
-    model = Layer(function).eval()
+    model = layer(function)
     if form == "traced":
         return Workload.from_fx(fx.symbolic_trace(model), (X,))
     exported = torch.export.export(model, (X,))
@@ -74,7 +69,7 @@ def test_one_pattern_finds_all_biases(name: str, form: str) -> None:
 
 def expected(function: Callable[..., Any]) -> torch.Tensor:
     """The result with the bias twice."""
-    model = Layer(function).eval()
+    model = layer(function)
     with torch.no_grad():
         if function is BIASED["a computed vector"]:
             return function(model, X) + X.sum(0)

@@ -20,6 +20,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, NotRewrittenWarning
 from gsl.fx import Pass
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import fresh
 
 GPU = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -47,10 +48,8 @@ def _alone() -> Iterator[None]:
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
-    torch._dynamo.reset()
-    with torch.compiler.config.patch(force_disable_caches=True):
+    with fresh():
         yield
-    torch._dynamo.reset()
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
 
 

@@ -24,6 +24,8 @@ from gsl.errors import NotRewrittenWarning
 from gsl.front.fx.values import device_of
 from gsl.fx import Pass
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import fresh
+from tests.helpers.nets import Net
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
 META = torch.device("meta")
@@ -31,29 +33,23 @@ META = torch.device("meta")
 
 @pytest.fixture(autouse=True)
 def _alone() -> Iterator[None]:
-    torch._dynamo.reset()
-    with torch.compiler.config.patch(force_disable_caches=True):
+    with fresh():
         yield
-    torch._dynamo.reset()
 
 
 def meta(*shape: int) -> torch.Tensor:
     return torch.ones(shape, device=META)
 
 
+class OneOrTwo(Net):
+    """A function of the module itself and two tensors, or one."""
+
+    def forward(self, x: Any, y: Any = None) -> Any:
+        return self.function(self, x) if y is None else self.function(self, x, y)
+
+
 def module(function: Callable[..., Any], **parts: Any) -> nn.Module:
-    """A module of two inputs with these parts."""
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                setattr(self, name, part)
-
-        def forward(self, x: Any, y: Any = None) -> Any:
-            return function(self, x) if y is None else function(self, x, y)
-
-    return Model().eval()
+    return OneOrTwo(function, **parts).eval()
 
 
 def loaded(form: str, model: nn.Module, *inputs: torch.Tensor) -> Workload:

@@ -13,23 +13,15 @@ from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
 from gsl.graph import Effect
+from tests.helpers.nets import NetOfOne
 
 X = pat.Wildcard()
 IMAGE = torch.randn(2, 3, 4, 4)
 
 
-class Net(nn.Module):
-    def __init__(self, function: Callable[[Any, torch.Tensor], Any]) -> None:
-        super().__init__()
-        self.function = function
-        self.idle, self.other, self.relu = nn.Identity(), nn.Identity(), nn.ReLU(inplace=True)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(self, x)
-
-
 def load(function: Callable[[Any, torch.Tensor], Any]) -> Workload:
-    return Workload.from_fx(fx.symbolic_trace(Net(function)), (IMAGE.clone(),))
+    net = NetOfOne(function, idle=nn.Identity(), other=nn.Identity(), relu=nn.ReLU(inplace=True))
+    return Workload.from_fx(fx.symbolic_trace(net), (IMAGE.clone(),))
 
 
 HIDDEN: dict[str, Callable[[Any, torch.Tensor], Any]] = {

@@ -10,15 +10,7 @@ import torch
 from torch import nn
 
 from gsl import Workload
-
-
-class Of(nn.Module):
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *tensors: torch.Tensor) -> Any:
-        return self.function(*tensors)
+from tests.helpers.nets import Of
 
 
 def exported(function: Callable[..., Any], *tensors: torch.Tensor) -> Workload:

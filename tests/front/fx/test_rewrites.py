@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -19,6 +19,7 @@ from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node, Origin, SymDim,
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.rewrite import new as new_calls
 from gsl.spec import TABLE
+from tests.helpers.nets import OfOne
 
 F = nn.functional
 
@@ -187,91 +188,56 @@ def test_unused_weights_and_modules_are_removed(way: str) -> None:
     same(program, stored, IMAGE, like=lambda _: model(IMAGE))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_in_place_call_on_another_operand(way: str) -> None:
-    """An in-place activation whose operand is now an input must not overwrite it."""
+class Overwriting(NamedTuple):
+    """A function with a call in place, and an operator of it, of which the first operand takes the place."""
 
-    class Model(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return F.relu(x * 1.0, inplace=True) + 1
+    function: Callable[[torch.Tensor], Any]
+    taken: str
+    like: Callable[[Any], Any] = lambda found: found
+    ways: tuple[str, ...] = WAYS
 
-    program = program_by(way, Model(), IMAGE)
+
+def read_before(show: Callable[[torch.Tensor], Any], overwrite: Callable[[torch.Tensor], Any]) -> Any:
+    """A function that shows a value before it overwrites it; without the addition, the value is shown itself."""
+
+    def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x * 2.0
+        z = show(y + 3.0)
+        return F.relu(overwrite(y), inplace=True).exp(), z
+
+    return function
+
+
+OVERWRITING = {
+    "an input": Overwriting(lambda x: F.relu(x * 1.0, inplace=True) + 1, "multiply"),
+    "what a view of an input shows": Overwriting(
+        lambda x: F.relu((x * 1.0).transpose(2, 3).transpose(0, 1), inplace=True) + 1, "multiply", ways=TYPED
+    ),
+    "what is read afterwards": Overwriting(
+        read_before(lambda z: z, lambda y: y), "add", lambda found: (found[0], IMAGE * 2.0)
+    ),
+    "what is read afterwards, by a view": Overwriting(
+        read_before(lambda z: z, lambda y: y.transpose(0, 1)), "add", lambda found: (found[0], IMAGE * 2.0), TYPED
+    ),
+    "what has a view": Overwriting(
+        read_before(lambda z: z.transpose(0, 1), lambda y: y), "add",
+        lambda found: (found[0], (IMAGE * 2.0).transpose(0, 1)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "way"), [(name, way) for name, row in OVERWRITING.items() for way in row.ways])
+def test_what_a_call_in_place_would_overwrite_now(name: str, way: str) -> None:
+    """A call in place does not overwrite an input, nor what is read after it or has a view, once it is rewritten."""
+    case = OVERWRITING[name]
+    program = program_by(way, OfOne(case.function), IMAGE)
     edit = Edit(program)
     assert edit.find("nn.relu").effect is None
-    product = edit.find("multiply")
-    stored = edit.replace({product: product.operands[0]}).store()
+    taken = edit.find(case.taken)
+    stored = edit.replace({taken: taken.operands[0]}).store()
     value = IMAGE.clone()
-    same(program, stored, value)
+    same(program, stored, value, like=case.like)
     assert torch.equal(value, IMAGE)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_new_reader_of_what_is_overwritten(way: str) -> None:
-    """A value that an in-place call overwrites, and that is read afterwards now."""
-
-    class Model(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            y = x * 2.0
-            z = y + 3.0
-            return F.relu(y, inplace=True).exp(), z
-
-    program = program_by(way, Model(), IMAGE)
-    edit = Edit(program)
-    total = edit.find("add")
-    stored = edit.replace({total: total.operands[0]}).store()
-    same(program, stored, IMAGE, like=lambda found: (found[0], IMAGE * 2.0))
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_new_view_of_what_is_overwritten(way: str) -> None:
-    """A value that an in-place call overwrites, and of which there is a view now."""
-
-    class Model(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            y = x * 2.0
-            z = (y + 3.0).transpose(0, 1)
-            return F.relu(y, inplace=True).exp(), z
-
-    program = program_by(way, Model(), IMAGE)
-    edit = Edit(program)
-    total = edit.find("add")
-    stored = edit.replace({total: total.operands[0]}).store()
-    same(program, stored, IMAGE, like=lambda found: (found[0], (IMAGE * 2.0).transpose(0, 1)))
-
-
-@pytest.mark.parametrize("way", TYPED)
-def test_in_place_call_on_a_view_of_another_operand(way: str) -> None:
-    """What a view that is overwritten shows is an input now."""
-
-    class Model(nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return F.relu((x * 1.0).transpose(2, 3).transpose(0, 1), inplace=True) + 1
-
-    program = program_by(way, Model(), IMAGE)
-    edit = Edit(program)
-    assert edit.find("nn.relu").effect is None
-    product = edit.find("multiply")
-    stored = edit.replace({product: product.operands[0]}).store()
-    value = IMAGE.clone()
-    same(program, stored, value)
-    assert torch.equal(value, IMAGE)
-
-
-@pytest.mark.parametrize("way", TYPED)
-def test_new_reader_of_what_is_overwritten_by_a_view(way: str) -> None:
-    """A value of which a view is overwritten, and that is read afterwards now."""
-
-    class Model(nn.Module):
-        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            y = x * 2.0
-            z = y + 3.0
-            return F.relu(y.transpose(0, 1), inplace=True).exp(), z
-
-    program = program_by(way, Model(), IMAGE)
-    edit = Edit(program)
-    total = edit.find("add")
-    stored = edit.replace({total: total.operands[0]}).store()
-    same(program, stored, IMAGE, like=lambda found: (found[0], IMAGE * 2.0))
 
 
 def test_metadata_of_shape_propagation() -> None:

@@ -24,6 +24,8 @@ from gsl.front import fx
 from gsl.front.base import Program
 from gsl.graph import INPUT, PARAM, Effect, Graph, TensorType, TupleType, op_name
 from gsl.rules import RULES
+from tests.helpers.compiled import Recorder
+from tests.helpers.nets import OfOne
 
 F = nn.functional
 IMAGE = torch.randn(2, 3, 8, 8)
@@ -70,24 +72,13 @@ def effects(view: Graph) -> dict[str, Effect]:
     return {node.name: node.effect for node in view.nodes if node.effect is not None}
 
 
-class Function(nn.Module):
-    """A function as a module."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: torch.Tensor) -> Any:
-        return self.function(x)
-
-
 def traced(function: Any, *values: torch.Tensor) -> Program:
-    module = function if isinstance(function, nn.Module) else Function(function)
+    module = function if isinstance(function, nn.Module) else OfOne(function)
     return fx.from_graph_module(symbolic_trace(module), values or None)
 
 
 def exported(function: Any, *values: torch.Tensor, **options: Any) -> Program:
-    module = function if isinstance(function, nn.Module) else Function(function).eval()
+    module = function if isinstance(function, nn.Module) else OfOne(function).eval()
     return fx.from_model(module, values, **options)
 
 
@@ -109,17 +100,12 @@ def test_dynamic_shapes(model: Any) -> None:
 
 def test_graph_of_torch_compile() -> None:
     """What torch.compile hands to a back end has types without example inputs; sizes may be symbolic."""
-    found: list[GraphModule] = []
-
-    def backend(module: GraphModule, inputs: list[Any]) -> Any:
-        found.append(module)
-        return module
-
+    recorder = Recorder()
     torch._dynamo.reset()
     value = torch.randn(2, 6, 8)
     torch._dynamo.mark_dynamic(value, 1)
-    torch.compile(Attention().eval(), backend=backend)(value)
-    (module,) = found
+    torch.compile(Attention().eval(), backend=recorder)(value)
+    (module,) = recorder.graphs
     view = round_trip(fx.from_graph_module(module))
     assert {"nn.layer_norm", "nn.dense", "nn.attention", "split"} <= set(ops(view))
     assert all(node.type is not None for node in view.nodes if isinstance(node.op, str) and node.op != INPUT)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,8 @@ from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
 from tests.helpers.book import EVERY_RULE
+from tests.helpers.compiled import Recorder
+from tests.helpers.nets import NetOfOne
 
 X = pat.Wildcard()
 COPY = Subst(X + 0, X)
@@ -37,24 +38,6 @@ def traced(module: nn.Module, leaf: type[nn.Module] | None = None) -> fx.GraphMo
     return fx.GraphModule(module, Tracer(leaf).trace(module))
 
 
-def model(function: Callable[..., Any], **parts: Any) -> nn.Module:
-    """A module with these buffers and submodules."""
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            for name, part in parts.items():
-                if isinstance(part, torch.Tensor):
-                    self.register_buffer(name, part)
-                else:
-                    setattr(self, name, part)
-
-        def forward(self, x: torch.Tensor) -> Any:
-            return function(self, x)
-
-    return Model()
-
-
 def functional(module: nn.Module, *inputs: Any) -> Workload:
     return Workload.from_exported(torch.export.export(module, inputs).run_decompositions())
 
@@ -74,7 +57,7 @@ def test_an_output_does_not_become_a_buffer_that_is_updated() -> None:
         self.n.add_(1)
         return old, x * 1.0
 
-    old = functional(model(forward, n=torch.ones(3)), torch.randn(3))
+    old = functional(NetOfOne(forward, n=torch.ones(3)), torch.randn(3))
     assert agree(old, EVERY_RULE(old))
 
 
@@ -84,7 +67,7 @@ def test_a_view_of_an_output_does_not_become_one_of_an_updated_buffer() -> None:
         self.n.add_(1)
         return old, x * 1.0
 
-    old = functional(model(forward, n=torch.ones(2, 3)), torch.randn(3))
+    old = functional(NetOfOne(forward, n=torch.ones(2, 3)), torch.randn(3))
     assert agree(old, COPY(old))
 
 
@@ -95,7 +78,7 @@ def test_buffers_that_are_exchanged_are_not_written_to_each_other() -> None:
         self.m.copy_(b)
         return x * 1
 
-    old = functional(model(forward, n=torch.ones(3), m=torch.zeros(3)), torch.randn(3))
+    old = functional(NetOfOne(forward, n=torch.ones(3), m=torch.zeros(3)), torch.randn(3))
     assert agree(old, COPY(old))
 
 
@@ -105,7 +88,7 @@ def test_an_output_does_not_become_an_input_that_is_updated() -> None:
         x.mul_(2)
         return old
 
-    old = functional(model(forward), torch.randn(3))
+    old = functional(NetOfOne(forward), torch.randn(3))
     assert agree(old, COPY(old))
 
 
@@ -115,23 +98,18 @@ def test_an_updated_buffer_may_be_read_and_keep_its_own_value() -> None:
         self.n.add_(0)
         return y
 
-    old = functional(model(forward, n=torch.ones(3)), torch.randn(3))
+    old = functional(NetOfOne(forward, n=torch.ones(3)), torch.randn(3))
     new = COPY(old)
     assert "add" not in new.op_counts()
     assert agree(old, new)
 
 
 def test_a_comparison_restores_parameters_that_are_updated() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.w = nn.Parameter(torch.ones(3), requires_grad=False)
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        self.w.add_(1)
+        return x * self.w
 
-        def forward(self, x: torch.Tensor) -> Any:
-            self.w.add_(1)
-            return x * self.w
-
-    old = functional(Model(), torch.randn(3))
+    old = functional(NetOfOne(forward, w=nn.Parameter(torch.ones(3), requires_grad=False)), torch.randn(3))
     assert agree(old, old)
     assert old.params["w"].tolist() == [1, 1, 1]
 
@@ -144,7 +122,7 @@ def test_loading_changes_no_weights() -> None:
         self.n.add_(1)
         return self.bn(x) + self.n
 
-    module = model(forward, n=torch.zeros(3), bn=nn.BatchNorm1d(3)).train()
+    module = NetOfOne(forward, n=torch.zeros(3), bn=nn.BatchNorm1d(3)).train()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     workload = Workload.from_fx(traced(module), (torch.randn(4, 3),))
     assert workload.graph.outputs[0].shape == (4, 3)
@@ -152,7 +130,7 @@ def test_loading_changes_no_weights() -> None:
 
 
 def test_tied_weights_stay_tied_while_loading() -> None:
-    module = model(lambda self, x: self.b(self.a(x)), a=nn.Linear(3, 3), b=nn.Linear(3, 3))
+    module = NetOfOne(lambda self, x: self.b(self.a(x)), a=nn.Linear(3, 3), b=nn.Linear(3, 3))
     module.b.weight = module.a.weight
     workload = Workload.from_fx(traced(module), (torch.randn(2, 3),))
     assert len({id(node.attrs["value"]) for node in workload.graph if node.op == "param"}) == 3
@@ -164,7 +142,7 @@ def test_the_statistics_of_a_called_module_are_not_constant(name: str) -> None:
         y = self.bn(x)
         return y, getattr(self.bn, name) * 2.0 * 3.0
 
-    module = model(forward, bn=nn.BatchNorm1d(3)).train()
+    module = NetOfOne(forward, bn=nn.BatchNorm1d(3)).train()
     old = Workload.from_fx(traced(module), (torch.randn(8, 3),))
     assert agree(old, TRIPLE(old))
 
@@ -172,7 +150,7 @@ def test_the_statistics_of_a_called_module_are_not_constant(name: str) -> None:
 def test_a_weight_that_a_called_module_scales_is_not_constant_elsewhere() -> None:
     embedding, dense = nn.Embedding(3, 4, max_norm=0.1), nn.Linear(4, 3, bias=False)
     dense.weight = embedding.weight
-    module = model(lambda self, x: (self.e(x), self.d.weight * 2.0 * 3.0), e=embedding, d=dense)
+    module = NetOfOne(lambda self, x: (self.e(x), self.d.weight * 2.0 * 3.0), e=embedding, d=dense)
     old = Workload.from_fx(traced(module), (torch.tensor([0, 1]),))
     assert agree(old, TRIPLE(old))
 
@@ -185,7 +163,7 @@ def test_a_change_is_seen_through_another_tensor_of_the_same_memory(load: Any, o
         return x + self.b * 2.0 * 3.0
 
     buffer, x = torch.ones(3), torch.randn(2)
-    module = model(forward, a=buffer, b=other(buffer))
+    module = NetOfOne(forward, a=buffer, b=other(buffer))
     old = load(module, (x,))
     assert agree(old, TRIPLE(old))
 
@@ -207,7 +185,7 @@ def test_an_unknown_module_may_change_its_operand() -> None:
         k = self.inner(y)
         return a.relu(), k
 
-    old = Workload.from_fx(traced(model(forward, inner=Increment()).eval(), Increment), (torch.randn(3),))
+    old = Workload.from_fx(traced(NetOfOne(forward, inner=Increment()).eval(), Increment), (torch.randn(3),))
     assert agree(old, RELUS(old))
 
 
@@ -216,7 +194,7 @@ def test_an_unknown_module_may_change_a_weight() -> None:
         k = self.inner(self.n)
         return x + self.n * 2.0 * 3.0, k
 
-    old = Workload.from_fx(traced(model(forward, inner=Increment(), n=torch.ones(3)), Increment), (torch.randn(3),))
+    old = Workload.from_fx(traced(NetOfOne(forward, inner=Increment(), n=torch.ones(3)), Increment), (torch.randn(3),))
     assert agree(old, TRIPLE(old))
 
 
@@ -228,7 +206,7 @@ def test_a_field_of_a_call_is_known_although_its_memory_may_be_changed() -> None
         known.fill_(True)
         return ranks, known, x * 2.0 * 3.0
 
-    old = Workload.from_torch(model(forward), (torch.randn(2, 4),))
+    old = Workload.from_torch(NetOfOne(forward), (torch.randn(2, 4),))
     new = TRIPLE(old)
     assert new.trace.count() == 1
     assert agree(old, new)
@@ -243,10 +221,10 @@ def test_a_tensor_whose_shape_is_changed_later_has_another_one_before(reshape: A
         reshape(y)
         return total, y
 
-    graphs: list[fx.GraphModule] = []
-    torch.compile(model(forward), backend=lambda graph, _: graphs.append(graph) or graph.forward)(torch.randn(2, 3))
+    recorder = Recorder()
+    torch.compile(NetOfOne(forward), backend=recorder)(torch.randn(2, 3))
     by_columns = Subst(op.Sum(X), op.Mean(X) * X.shape[0] * X.shape[1], where=X.shape[1] == 2)
-    for graph in (*graphs, traced(model(forward))):
+    for graph in (*recorder.graphs, traced(NetOfOne(forward))):
         old = load(graph, (torch.randn(2, 3),))
         assert TRIPLE(old).trace.count() == 1
         assert by_columns(TRIPLE(old)).trace.count() == by_columns(old).trace.count() == 0
@@ -254,10 +232,10 @@ def test_a_tensor_whose_shape_is_changed_later_has_another_one_before(reshape: A
 
 def test_a_graph_without_effects_is_looked_into() -> None:
     inner = fx.symbolic_trace(Double())
-    module = model(lambda self, x: self.inner(x.relu()).relu(), inner=inner).eval()
+    module = NetOfOne(lambda self, x: self.inner(x.relu()).relu(), inner=inner).eval()
     workload = Workload.from_fx(traced(module, fx.GraphModule), (torch.randn(3),))
     assert all(node.effect is None for node in workload.graph)
-    module = model(lambda self, x: self.inner(x.relu()), inner=fx.symbolic_trace(Increment())).eval()
+    module = NetOfOne(lambda self, x: self.inner(x.relu()), inner=fx.symbolic_trace(Increment())).eval()
     workload = Workload.from_fx(traced(module, fx.GraphModule), (torch.randn(3),))
     assert any(node.effect is not None for node in workload.graph)
 
@@ -290,25 +268,15 @@ def test_a_region_without_gradients_has_the_effects_of_its_calls() -> None:
 
 
 def test_a_region_of_autocast_is_left_as_it_is() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.a = nn.Linear(4, 4, bias=False)
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.a(x).float()
+        return y.relu().relu()
 
-        def forward(self, x: torch.Tensor) -> Any:
-            with torch.autocast("cpu", dtype=torch.bfloat16):
-                y = self.a(x).float()
-            return y.relu().relu()
-
-    graphs: list[Any] = []
-
-    def backend(module: fx.GraphModule, inputs: Any) -> Any:
-        graphs.append((module, inputs))
-        return module
-
+    recorder = Recorder()
     with torch.no_grad():
-        torch.compile(Model(), backend=backend)(torch.randn(2, 4))
-    old = Workload.from_fx(*graphs[0])
+        torch.compile(NetOfOne(forward, a=nn.Linear(4, 4, bias=False)), backend=recorder)(torch.randn(2, 4))
+    old = Workload.from_fx(recorder.graphs[0], recorder.inputs[0])
     w = pat.Wildcard()
     assert agree(old, Subst(op.Cast(op.Dense(X, w), dtype="float32"), op.Dense(X, w))(old))
     new = RELUS(old)
@@ -323,7 +291,7 @@ def test_the_autocast_of_who_rewrites_does_not_count(form: str) -> None:
 
     v, w = pat.Param(), pat.Param()
     joined = Subst(op.Dense(op.Dense(X, v), w), op.Dense(X, op.Matmul(w, v)), name="joined")
-    module = model(layers, a=nn.Linear(5, 4, bias=False), b=nn.Linear(4, 3, bias=False))
+    module = NetOfOne(layers, a=nn.Linear(5, 4, bias=False), b=nn.Linear(4, 3, bias=False))
     inputs = (torch.randn(2, 5),)
     old = Workload.from_torch(module, inputs) if form == "exported" else Workload.from_fx(
         fx.symbolic_trace(module), inputs
@@ -339,16 +307,16 @@ def test_the_autocast_of_who_rewrites_does_not_count(form: str) -> None:
 
 
 def test_a_name_that_goes_out_of_use_is_not_given_to_another_value() -> None:
-    inner = model(lambda self, x: torch.relu(torch.relu(self.l(x))), l=nn.Linear(3, 3))
-    other = model(lambda self, x: torch.relu(torch.relu(self.l(x))), l=nn.Linear(3, 3))
-    module, x = model(lambda self, x: self.j(self.i(x)), i=inner, j=other), torch.randn(2, 3)
+    inner = NetOfOne(lambda self, x: torch.relu(torch.relu(self.l(x))), l=nn.Linear(3, 3))
+    other = NetOfOne(lambda self, x: torch.relu(torch.relu(self.l(x))), l=nn.Linear(3, 3))
+    module, x = NetOfOne(lambda self, x: self.j(self.i(x)), i=inner, j=other), torch.randn(2, 3)
     exported = torch.export.export(module, (x,), preserve_module_call_signature=("i", "j"))
     new = RELUS(Workload.from_exported(exported))
     assert torch.allclose(torch.export.unflatten(new.exported)(x), module(x))
 
 
 def test_a_weight_that_a_called_module_needs_is_kept() -> None:
-    module = model(lambda self, i: F.linear(self.e(i), self.e.weight * 2.0 * 3.0), e=nn.Embedding(5, 4))
+    module = NetOfOne(lambda self, i: F.linear(self.e(i), self.e.weight * 2.0 * 3.0), e=nn.Embedding(5, 4))
     old = Workload.from_fx(fx.symbolic_trace(module), (torch.tensor([[1, 2]]),))
     assert agree(old, TRIPLE(old))
 
@@ -358,14 +326,14 @@ def test_a_weight_that_a_called_module_needs_is_kept() -> None:
     "value", [pat.Const([1.0, 1.0, 1.0]), pat.Const(np.ones(3, "float32")), pat.Const(1.0, dtype="float32")]
 )
 def test_a_numpy_array_is_stored_as_a_tensor(load: Any, value: Any) -> None:
-    old = load(model(lambda self, x: x + 1.0), (torch.randn(2, 3),))
+    old = load(NetOfOne(lambda self, x: x + 1.0), (torch.randn(2, 3),))
     new = Subst(X + 1.0, X + value)(old)
     assert agree(old, new)
     assert all(isinstance(tensor, torch.Tensor) for tensor in new.params.values())
 
 
 def test_a_half_precision_constant_is_stored() -> None:
-    old = Workload.from_torch(model(lambda self, x: x + 1.0), (torch.randn(3).half(),))
+    old = Workload.from_torch(NetOfOne(lambda self, x: x + 1.0), (torch.randn(3).half(),))
     assert agree(old, Subst(X + 1.0, X + pat.Const(1.0, dtype="float16"))(old))
 
 
@@ -375,7 +343,7 @@ def test_several_threads_rewrite_the_same_workload() -> None:
             x = (x * 2.0 * 3.0).sin()
         return x
 
-    old = Workload.from_torch(model(forward), (torch.randn(3),))
+    old = Workload.from_torch(NetOfOne(forward), (torch.randn(3),))
     results: list[Any] = []
 
     def work() -> None:
@@ -399,7 +367,7 @@ def test_several_threads_rewrite_the_same_workload() -> None:
 
 
 def test_a_size_is_computed_of_a_multiple_of_it() -> None:
-    module = model(lambda self, x: x.relu())
+    module = NetOfOne(lambda self, x: x.relu())
     rows, columns = torch.export.Dim("rows", min=2, max=99), torch.export.Dim("columns", min=2, max=99)
     shapes = {"x": {0: 2 * rows, 1: columns}}
     old = Workload.from_torch(module, (torch.randn(8, 6),), dynamic_shapes=shapes)

@@ -154,7 +154,7 @@ def is_plain(module: nn.Module) -> bool:
 FAMILIES: Final[tuple[Any, ...]] = (
     elementwise, activation, linear, window, norm, shape, index, reduce, create,
 )  # fmt: skip
-"""Modules with ``ROWS`` and ``WRITERS``, and ``FIELDS`` where calls have several results."""
+"""Modules with ``ROWS``, and ``FIELDS`` where calls have several results."""
 
 CALLS: Final[FxIndex] = by_target(itertools.chain.from_iterable(family.ROWS for family in FAMILIES))
 FIELDS: Final[FxIndex] = by_target(itertools.chain.from_iterable(getattr(family, "FIELDS", ()) for family in FAMILIES))
@@ -215,7 +215,7 @@ def read_module(module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, A
     def typed(value: Any) -> Type | None:
         if isinstance(value, Weight):
             weight = getattr(module, value.name)
-            return TensorType(tuple(weight.shape), str(weight.dtype).removeprefix("torch."))
+            return TensorType.of(weight)
         return type_of(value)
 
     return _followed(fusion, read(function, (operand,), parameters, typed), others)
@@ -274,7 +274,9 @@ def _bound(
 # ---------------------------------------------------------------- writing
 
 
-WRITERS: Final[Mapping[str, FxLower]] = {op: write for family in FAMILIES for op, write in family.WRITERS.items()}
+WRITERS: Final[Mapping[str, FxLower]] = {
+    row.op: row.write for family in FAMILIES for row in family.ROWS if row.write is not None
+}
 
 BIASED: Final = frozenset(["nn.dense", *(f"nn.conv{n}d{kind}" for n in (1, 2, 3) for kind in ("", "_transpose"))])
 """The operators whose native call takes a bias."""

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from gsl.front.fx.spellings.bind import BoundCall, integer, number, real, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
-    FxLower,
     FxRow,
     Native,
     Site,
@@ -22,10 +21,9 @@ from gsl.front.fx.spellings.table import (
     is_floating,
     operand,
     options,
-    renamed,
+    row,
     tensor,
     words,
-    write_named,
 )
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
@@ -195,34 +193,36 @@ _PLAIN: Final[Mapping[str, str]] = {
 """The spellings of activations without attributes; the first one is written."""
 
 ROWS: Final = (
-    *(FxRow(spellings, "input inplace=False", renamed(op), inplace=True) for op, spellings in _PLAIN.items()),
-    FxRow(
-        "F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False",
-        renamed("nn.leaky_relu", alpha=("negative_slope", real)), inplace=True,
-    ),
-    FxRow("F.gelu aten.gelu.default", "input approximate='none'", _gelu, inplace=True),
-    FxRow("F.elu aten.elu.default", "input alpha=1.0 inplace=False scale=1 input_scale=1", _elu, inplace=True),
+    *(row(op, spellings, "input inplace=False", inplace=True) for op, spellings in _PLAIN.items()),
+    row("nn.leaky_relu", "F.leaky_relu aten.leaky_relu.default", "input negative_slope=0.01 inplace=False",
+        inplace=True, alpha=("negative_slope", real)),
+    row("gelu", "F.gelu aten.gelu.default", "input approximate='none'", read=_gelu, inplace=True,
+        approximate=("approximate", str)),
+    row("elu", "F.elu aten.elu.default", "input alpha=1.0 inplace=False scale=1 input_scale=1", read=_elu,
+        inplace=True, alpha=("alpha", real)),
     FxRow("F.hardtanh aten.hardtanh.default", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
-    FxRow(
-        "F.softplus aten.softplus.default", "input beta=1 threshold=20",
-        renamed("softplus", beta=("beta", real), threshold=("threshold", real)),
-    ),
-    FxRow(f"F.prelu {words('prelu')}", "input weight", _prelu),
+    row("softplus", "F.softplus aten.softplus.default", "input beta=1 threshold=20", beta=("beta", real),
+        threshold=("threshold", real)),
+    row("nn.prelu", f"F.prelu {words('prelu')}", "input weight", read=_prelu, write=_write_prelu),
     *(
-        row
+        each
         for name in ("softmax", "log_softmax")
-        for row in (
-            FxRow(f"F.{name}", "input dim=None _stacklevel=3 dtype=None", softmax(f"nn.{name}")),
+        for each in (
+            row(
+                f"nn.{name}", f"F.{name}", "input dim=None _stacklevel=3 dtype=None", read=softmax(f"nn.{name}"),
+                write=lambda s: call(getattr(F, s.op.removeprefix("nn.")), s.x, dim=s["axis"]),
+            ),
             FxRow(f"special.{name} {words(name, 'int')}", "input dim dtype=None", softmax(f"nn.{name}")),
             FxRow(f"aten._{name}.default", "input dim half_to_float", _decomposed_softmax(f"nn.{name}")),
         )
     ),
-    FxRow(words("clamp clip"), "input min=None max=None", _clamp, inplace=True),
+    row("clip", words("clamp clip"), "input min=None max=None", read=_clamp, inplace=True, a_min=("min", number),
+        a_max=("max", number)),
     FxRow("aten.clamp.Tensor aten.clip.Tensor", "input min=None max=None", _clamp),
     FxRow(words("clamp_min", "default Tensor"), "input min max=None", _clamp, inplace=True),
     FxRow(words("clamp_max", "default Tensor"), "input max min=None", _clamp, inplace=True),
     *(FxRow(f".{name}", "input", _cast(dtype)) for name, dtype in CAST_METHODS.items()),
-    FxRow(".to", "input dtype non_blocking=False copy=False", _to),
+    row("cast", ".to", "input dtype non_blocking=False copy=False", read=_to, write=_write_cast),
     FxRow(".to", "input device dtype=None non_blocking=False copy=False", _to_device),
     FxRow(".type", "input dtype non_blocking=False", _to),
     FxRow("aten.to.dtype aten.to.device prims.convert_element_type.default", "input dtype device=None", _to),
@@ -231,13 +231,16 @@ ROWS: Final = (
         "input dtype=None layout=None device=None pin_memory=None non_blocking=False", _to_copy,
     ),
     FxRow(".type_as aten.type_as.default", "input other", _type_as),
-    FxRow(
-        "torch.where aten.where.self aten.where.Scalar aten.where.ScalarOther aten.where.ScalarSelf",
-        "condition input other", _where,
+    row(
+        "where", "torch.where aten.where.self aten.where.Scalar aten.where.ScalarOther aten.where.ScalarSelf",
+        "condition input other", read=_where,
     ),
     FxRow(".where", "input condition other", _where),
     FxRow(words("masked_fill", "Scalar Tensor"), "input mask value", _masked_fill, inplace=True),
-    FxRow("F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False", _dropout),
+    row(
+        "nn.dropout", "F.dropout F.dropout1d F.dropout2d F.dropout3d", "input p=0.5 training=True inplace=False",
+        read=_dropout, write=lambda s: call(F.dropout, s.x, **options(p=(s["rate"], 0.5)), training=False),
+    ),
     FxRow("F.alpha_dropout F.feature_alpha_dropout", "input p=0.5 training=False inplace=False", _dropout),
     FxRow(
         "torch.dropout aten.dropout.default torch.feature_dropout aten.feature_dropout.default",
@@ -245,17 +248,3 @@ ROWS: Final = (
     ),
 )  # fmt: skip
 FIELDS: Final = (FxRow("torch.native_dropout aten.native_dropout.default", "input p training", _dropout),)
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "where": lambda s: call(torch.where, *s.operands),
-    "clip": lambda s: call(torch.clamp, s.x, **options(min=(s["a_min"], None), max=(s["a_max"], None))),
-    "cast": _write_cast,
-    **{op: write_named(spellings) for op, spellings in _PLAIN.items()},
-    "nn.leaky_relu": lambda s: call(F.leaky_relu, s.x, **options(negative_slope=(s["alpha"], 0.01))),
-    "elu": lambda s: call(F.elu, s.x, **options(alpha=(s["alpha"], 1.0))),
-    "gelu": lambda s: call(F.gelu, s.x, **options(approximate=(s["approximate"], "none"))),
-    "softplus": lambda s: call(F.softplus, s.x, **options(beta=(s["beta"], 1.0), threshold=(s["threshold"], 20.0))),
-    "nn.softmax": lambda s: call(F.softmax, s.x, dim=s["axis"]),
-    "nn.log_softmax": lambda s: call(F.log_softmax, s.x, dim=s["axis"]),
-    "nn.prelu": _write_prelu,
-    "nn.dropout": lambda s: call(F.dropout, s.x, **options(p=(s["rate"], 0.5)), training=False),
-}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import torch
@@ -10,7 +9,6 @@ import torch
 from gsl.front.fx.spellings.bind import BoundCall, dims, integer, is_dim, number, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
-    FxLower,
     FxRow,
     Native,
     Site,
@@ -18,6 +16,7 @@ from gsl.front.fx.spellings.table import (
     dtype_name,
     dtype_of,
     options,
+    row,
     tensor,
 )
 from gsl.front.tree import Canon
@@ -143,24 +142,22 @@ _OPTIONS = "* dtype=None layout=None device=None pin_memory=None requires_grad=F
 _LIKE = f"{_OPTIONS} memory_format=None"
 
 ROWS: Final = (
-    *(FxRow(f"torch.{op} aten.{op}.default", f"*size {_OPTIONS}", _filled(op)) for op in ("zeros", "ones")),
+    *(
+        row(op, f"torch.{op} aten.{op}.default", f"*size {_OPTIONS}", read=_filled(op),
+            write=lambda s: call(getattr(torch, s.op), s["shape"], dtype=dtype_of(s["dtype"])))
+        for op in ("zeros", "ones")
+    ),
     *(FxRow(f".new_{op} aten.new_{op}.default", f"input *size {_OPTIONS}", _new(op)) for op in ("zeros", "ones")),
     FxRow(".new_full aten.new_full.default", f"input size fill_value {_OPTIONS}", _new("full")),
-    FxRow("torch.full aten.full.default", f"size fill_value {_OPTIONS}", lambda c: _of_number(c, dims(c.size))),
+    row("full", "torch.full aten.full.default", f"size fill_value {_OPTIONS}",
+        read=lambda c: _of_number(c, dims(c.size)), write=_write_full),
     FxRow("torch.tensor", f"fill_value {_OPTIONS}", _tensor),
     FxRow("torch.scalar_tensor aten.scalar_tensor.default", f"s {_OPTIONS}", _scalar_tensor),
-    *(FxRow(f"torch.{op} aten.{op}.default", f"input {_LIKE}", _like(op)) for op in ("zeros_like", "ones_like")),
-    FxRow("torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", _like("full_like")),
+    *(row(op, f"torch.{op} aten.{op}.default", f"input {_LIKE}", read=_like(op)) for op in ("zeros_like", "ones_like")),
+    row("full_like", "torch.full_like aten.full_like.default", f"input fill_value {_LIKE}", read=_like("full_like"),
+        write=_write_full_like),
     FxRow("prims.iota.default", "length * start step dtype device layout=None pin_memory=None requires_grad", _iota),
-    FxRow("torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", _arange),
+    row("arange", "torch.arange aten.arange.default", f"end * start=0 step=1 {_OPTIONS}", read=_arange,
+        write=lambda s: call(torch.arange, s["start"], s["stop"], s["step"], dtype=dtype_of(s["dtype"]))),
     FxRow("torch.arange aten.arange.start aten.arange.start_step", f"start end step=1 {_OPTIONS}", _arange),
 )
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "zeros": lambda s: call(torch.zeros, s["shape"], dtype=dtype_of(s["dtype"])),
-    "ones": lambda s: call(torch.ones, s["shape"], dtype=dtype_of(s["dtype"])),
-    "full": _write_full,
-    "zeros_like": lambda s: call(torch.zeros_like, s.x),
-    "ones_like": lambda s: call(torch.ones_like, s.x),
-    "full_like": _write_full_like,
-    "arange": lambda s: call(torch.arange, s["start"], s["stop"], s["step"], dtype=dtype_of(s["dtype"])),
-}

@@ -21,9 +21,9 @@ from gsl.front.fx.spellings.table import (
     is_floating,
     operand,
     renamed,
+    row,
     tensor,
     words,
-    write_named,
 )
 from gsl.front.tree import Canon
 from gsl.spec.normalise import is_number
@@ -70,7 +70,7 @@ _UNARY_EXTRA: Final[Mapping[str, str]] = {
 def _unary_rows() -> list[FxRow]:
     rows: list[FxRow] = []
     for op, names in UNARY.items():
-        rows.append(FxRow(words(names), "input", renamed(op), inplace=op not in _NO_IN_PLACE))
+        rows.append(row(op, words(names), "input", inplace=op not in _NO_IN_PLACE))
         if op in _UNARY_EXTRA:
             rows.append(FxRow(_UNARY_EXTRA[op], "input", renamed(op)))
     return rows
@@ -181,10 +181,14 @@ _DUNDERS: Final[Mapping[str, str]] = {
 }  # fmt: skip
 
 
-def _both(names: str, overloads: str, signature: str, read: FxLift, python: str = "") -> list[FxRow]:
-    """The rows of a binary operator, its Python operator, and its in-place calls."""
+def _both(
+    op: str, names: str, overloads: str, signature: str, read: FxLift, python: str = "", write: FxLower | None = None
+) -> list[FxRow]:
+    """The rows of a binary operator, which is written as its Python operator if it has one, and of its in-place
+    calls."""
+    write = _write_operator(getattr(operator, python)) if python else write
     return [
-        FxRow(words(names, overloads) + f" operator.{python}" * bool(python), signature, read),
+        FxRow(words(names, overloads) + f" operator.{python}" * bool(python), signature, read, op=op, write=write),
         FxRow(words(names, overloads, "_"), signature, _kept(read)),
     ]
 
@@ -193,15 +197,16 @@ def _binary_rows() -> list[FxRow]:
     rows: list[FxRow] = []
     for op, (names, overloads, python) in BINARY.items():
         read = _binary(op)
-        rows += _both(names, overloads, "input other", read, python)[: 1 if op in _TO_BOOL else 2]
+        rows += _both(op, names, overloads, "input other", read, python, _WRITTEN.get(op))[: 1 if op in _TO_BOOL else 2]
         if op in _DUNDERS:
             dunder = f"__{_DUNDERS[op]}__"
             rows.append(FxRow(f".{dunder} aten.{dunder}.Tensor aten.{dunder}.Scalar", "input other", read))
-    rows += _both("add", "Tensor Scalar", "input other alpha=1", _scaled("add"), "add")
-    rows += _both("sub subtract", "Tensor Scalar", "input other alpha=1", _scaled("subtract"), "sub")
-    rows += _both("div divide", "Tensor Scalar Tensor_mode Scalar_mode", "input other rounding_mode=None", _divide)
-    rows += _both("true_divide", "Tensor Scalar", "input other", _binary("divide"), "truediv")
-    rows += _both("pow", "Tensor_Tensor Tensor_Scalar Scalar", "input other", _binary("power"), "pow")
+    rows += _both("add", "add", "Tensor Scalar", "input other alpha=1", _scaled("add"), "add")
+    rows += _both("subtract", "sub subtract", "Tensor Scalar", "input other alpha=1", _scaled("subtract"), "sub")
+    modes = "Tensor Scalar Tensor_mode Scalar_mode"
+    rows += _both("divide", "div divide", modes, "input other rounding_mode=None", _divide)
+    rows += _both("divide", "true_divide", "Tensor Scalar", "input other", _binary("divide"), "truediv")
+    rows += _both("power", "pow", "Tensor_Tensor Tensor_Scalar Scalar", "input other", _binary("power"), "pow")
     rows += [
         FxRow("torch.rsub aten.rsub.Tensor aten.rsub.Scalar", "input other alpha=1", _scaled("subtract", swap=True)),
         *(
@@ -311,7 +316,7 @@ def _write_bounded(target: Callable[..., Any], bound: str) -> FxLower:
 
 
 _COPIES: Final = (
-    FxRow(words("clone"), "input * memory_format=None", _copy),
+    row("copy", words("clone"), "input * memory_format=None", read=_copy),
     FxRow(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
     FxRow("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
     FxRow("aten.detach_.default", "input", _detached),
@@ -325,20 +330,11 @@ _COMBINED: Final = (
 )
 
 
-ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "copy": write_named("torch.clone"),
-    **{op: write_named(f"torch.{names}") for op, names in UNARY.items()},
-    **{op: _write_operator(getattr(operator, python)) for op, (_, _, python) in BINARY.items() if python},
-    "add": _write_operator(operator.add),
-    "subtract": _write_operator(operator.sub),
-    "divide": _write_operator(operator.truediv),
-    "power": _write_operator(operator.pow),
+_WRITTEN: Final[Mapping[str, FxLower]] = {
     "mod": _write_number_last(torch.fmod),
-    "atan2": _write_tensors(torch.atan2),
     "maximum": _write_bounded(torch.maximum, "min"),
     "minimum": _write_bounded(torch.minimum, "max"),
-    "logical_and": _write_tensors(torch.logical_and),
-    "logical_or": _write_tensors(torch.logical_or),
-    "logical_xor": _write_tensors(torch.logical_xor),
+    **{op: _write_tensors(getattr(torch, op)) for op in ("atan2", "logical_and", "logical_or", "logical_xor")},
 }
+"""How the operators of two operands are written that are no operators of Python."""
+ROWS: Final = (*_unary_rows(), *_binary_rows(), *_COPIES, *_COMBINED)

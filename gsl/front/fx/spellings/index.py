@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +23,7 @@ from gsl.front.fx.spellings.bind import (
     unread_unless,
 )
 from gsl.front.fx.spellings.shape import padded, product, reshaped, transposed
-from gsl.front.fx.spellings.table import FxLift, FxLower, FxRow, Native, Site, call, options, renamed, tensor, words
+from gsl.front.fx.spellings.table import FxLift, FxRow, Native, Site, call, options, row, tensor, words
 from gsl.front.tree import Canon, LiteralOperand
 from gsl.graph import TUPLE
 from gsl.spec.normalise import is_number
@@ -334,10 +334,10 @@ def _write_matrix_set_diag(s: Site) -> Native:
         return call(torch.diagonal_scatter, x, diagonal, **options(offset=(low, 0)), dim1=-2, dim2=-1)
     rows, columns, width = (_int(size) for size in (*s.known(0).shape[-2:], s.known(1).shape[-1]))
     ndim = s.known(1).ndim
-    for row, offset in enumerate(range(high, low - 1, -1)):
+    for band, offset in enumerate(range(high, low - 1, -1)):
         length = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
         start = width - length if (upper if offset >= 0 else lower) == "RIGHT" else 0
-        place = (*(slice(None),) * (ndim - 2), row, slice(start, start + length))
+        place = (*(slice(None),) * (ndim - 2), band, slice(start, start + length))
         part = call(operator.getitem, diagonal, place)
         x = call(torch.diagonal_scatter, x, part, **options(offset=(offset, 0)), dim1=-2, dim2=-1)
     assert isinstance(x, Native)
@@ -347,15 +347,19 @@ def _write_matrix_set_diag(s: Site) -> Native:
 ROWS: Final = (
     FxRow("operator.getitem .__getitem__", "input index", _getitem),
     FxRow("aten.index.Tensor aten._unsafe_index.Tensor", "input indices", _index),
-    FxRow(words("gather"), "input dim index sparse_grad=False", _gather),
-    FxRow(words("scatter", "src"), "input dim index src",
-          renamed("scatter", "input index src", axis=("dim", integer))),
-    FxRow(words("diagonal_scatter"), "input src offset=0 dim1=0 dim2=1", _diagonal_scatter),
-    FxRow(words("triu"), "input diagonal=0", _trilu(True), inplace=True),
+    row("gather", words("gather"), "input dim index sparse_grad=False", read=_gather,
+        write=lambda s: call(torch.gather, s.x, s["axis"], s.operands[1])),
+    row("scatter", words("scatter", "src"), "input dim index src", operands="input index src", axis=("dim", integer),
+        write=lambda s: call(torch.scatter, s.x, s["axis"], *s.operands[1:])),
+    row("matrix_set_diag", words("diagonal_scatter"), "input src offset=0 dim1=0 dim2=1", read=_diagonal_scatter,
+        write=_write_matrix_set_diag),
+    row("trilu", words("triu"), "input diagonal=0", read=_trilu(True), inplace=True,
+        write=lambda s: call(torch.triu if s["upper"] else torch.tril, s.x, **options(diagonal=(s["k"], 0)))),
     FxRow(words("tril"), "input diagonal=0", _trilu(False), inplace=True),
-    FxRow("aten.slice.Tensor", "input dim=0 start=None end=None step=1", _slice),
+    row("strided_slice", "aten.slice.Tensor", "input dim=0 start=None end=None step=1", read=_slice,
+        write=_write_strided_slice),
     FxRow(words("narrow"), "input dim start length", _narrow),
-    FxRow(words("select", "int"), "input dim index", _select),
+    row("take", words("select", "int"), "input dim index", read=_select, write=_write_take),
     FxRow(words("index_select"), "input dim index", _index_select),
     FxRow(
         "F.embedding",
@@ -375,11 +379,3 @@ ROWS: Final = (
 )  # fmt: skip
 FIELDS: Final = (FxRow(words("unbind", "int"), "input dim=0", _unbind),)
 """Calls with several results, each of which is canonical."""
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "strided_slice": _write_strided_slice,
-    "take": _write_take,
-    "gather": lambda s: call(torch.gather, s.x, s["axis"], s.operands[1]),
-    "scatter": lambda s: call(torch.scatter, s.x, s["axis"], *s.operands[1:]),
-    "matrix_set_diag": _write_matrix_set_diag,
-    "trilu": lambda s: call(torch.triu if s["upper"] else torch.tril, s.x, **options(diagonal=(s["k"], 0))),
-}

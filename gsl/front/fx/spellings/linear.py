@@ -13,7 +13,6 @@ from gsl import kernels
 from gsl.front.fx.spellings.bind import BoundCall, TypeOf, flag, integer, number, per_axis, real, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
-    FxLower,
     FxRow,
     Native,
     Site,
@@ -21,7 +20,7 @@ from gsl.front.fx.spellings.table import (
     in_dtype,
     options,
     padded,
-    renamed,
+    row,
     tensor,
     words,
 )
@@ -187,16 +186,23 @@ _SDPA = "query key value attn_mask=None dropout_p=0.0 is_causal=False scale=None
 _FUSED = 'activation="none" precision="float32"'
 
 ROWS: Final = (
-    FxRow("F.linear aten.linear.default", "input weight bias=None", _dense),
-    FxRow(f"operator.matmul {words('matmul mm bmm mv dot')}", "input other", renamed("matmul", "input other")),
+    row("nn.dense", "F.linear aten.linear.default", "input weight bias=None", read=_dense,
+        write=lambda s: call(F.linear, *in_dtype(s, *s.operands[:2]), *s.operands[2:])),
+    row("matmul", f"operator.matmul {words('matmul mm bmm mv dot')}", "input other", operands="input other",
+        write=lambda s: call(torch.matmul, *in_dtype(s, *s.operands))),
+    FxRow(op="nn.batch_matmul", write=_write_batch_matmul),
+    FxRow(op="nn.bias_add", write=_write_bias_add),
     FxRow(words("addmm"), "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
     FxRow(words("baddbmm"), "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")),
-    FxRow("F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA, _attention),
-    FxRow("gsl.linear.default", f"x weight bias=None addend=None {_FUSED}", _read_packed_dense),
-    FxRow(
-        "gsl.conv2d.default", f"x weight bias=None addend=None stride=1 padding=0 dilation=1 groups=1 {_FUSED}",
-        _read_packed_conv2d,
-    ),
+    row("nn.attention", "F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA,
+        read=_attention, write=_write_attention),
+    row("packed.dense", "gsl.linear.default", f"x weight bias=None addend=None {_FUSED}", read=_read_packed_dense,
+        write=_write_packed_dense),
+    FxRow(op="packed.dense_add", write=_write_packed_dense),
+    row("packed.conv2d", "gsl.conv2d.default",
+        f"x weight bias=None addend=None stride=1 padding=0 dilation=1 groups=1 {_FUSED}",
+        read=_read_packed_conv2d, write=_write_packed_conv2d),
+    FxRow(op="packed.conv2d_add", write=_write_packed_conv2d),
 )  # fmt: skip
 FIELDS: Final = (
     FxRow(
@@ -206,15 +212,3 @@ FIELDS: Final = (
         f"{_SDPA} return_debug_mask=False compute_log_sumexp=False", _attention,
     ),
 )  # fmt: skip
-
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "nn.dense": lambda s: call(F.linear, *in_dtype(s, *s.operands[:2]), *s.operands[2:]),
-    "matmul": lambda s: call(torch.matmul, *in_dtype(s, *s.operands)),
-    "nn.batch_matmul": _write_batch_matmul,
-    "nn.bias_add": _write_bias_add,
-    "nn.attention": _write_attention,
-    "packed.dense": _write_packed_dense,
-    "packed.dense_add": _write_packed_dense,
-    "packed.conv2d": _write_packed_conv2d,
-    "packed.conv2d_add": _write_packed_conv2d,
-}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, integer, integers, number, real, unread_unless
-from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, dtype_of, options, tensor
+from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, dtype_of, options, row, tensor
 from gsl.front.tree import Canon, LiteralOperand
 
 
@@ -145,30 +145,39 @@ def _write_l2_normalize(s: Site) -> Native:
 _BATCH_NORM = "input running_mean running_var weight=None bias=None training=False momentum=0.1 eps=1e-05"
 
 ROWS: Final = (
-    FxRow("F.batch_norm", _BATCH_NORM, _batch_norm),
+    row("nn.batch_norm", "F.batch_norm", _BATCH_NORM, read=_batch_norm, write=_of_channels(
+        lambda s, x: call(F.batch_norm, x, *s.operands[3:5], **_options(s))
+    )),
     FxRow(
         "torch.batch_norm aten.batch_norm.default",
         "input weight bias running_mean running_var training momentum eps cudnn_enabled", _batch_norm,
     ),
-    FxRow(
-        "F.layer_norm torch.layer_norm aten.layer_norm.default",
-        "input normalized_shape weight=None bias=None eps=1e-05 cudnn_enable=True", _layer_norm,
+    row(
+        "nn.layer_norm", "F.layer_norm torch.layer_norm aten.layer_norm.default",
+        "input normalized_shape weight=None bias=None eps=1e-05 cudnn_enable=True", read=_layer_norm,
+        write=_of_last_axes(lambda s, x, sizes: call(F.layer_norm, x, sizes, **_options(s))),
     ),
-    FxRow("torch.rms_norm F.rms_norm aten.rms_norm.default", "input normalized_shape weight=None eps=None", _rms_norm),
-    FxRow(
-        "F.group_norm torch.group_norm aten.group_norm.default",
-        "input num_groups weight=None bias=None eps=1e-05 cudnn_enabled=True", _group_norm,
+    row(
+        "nn.rms_norm", "torch.rms_norm F.rms_norm aten.rms_norm.default",
+        "input normalized_shape weight=None eps=None", read=_rms_norm,
+        write=_of_last_axes(lambda s, x, sizes: call(F.rms_norm, x, sizes, *s.operands[1:], eps=s["epsilon"])),
     ),
-    FxRow(
-        "F.instance_norm",
+    row(
+        "nn.group_norm", "F.group_norm torch.group_norm aten.group_norm.default",
+        "input num_groups weight=None bias=None eps=1e-05 cudnn_enabled=True", read=_group_norm,
+        write=_of_channels(lambda s, x: call(F.group_norm, x, s["num_groups"], **_options(s))),
+    ),
+    row(
+        "nn.instance_norm", "F.instance_norm",
         "input running_mean=None running_var=None weight=None bias=None use_input_stats=True momentum=0.1 eps=1e-05",
-        _instance_norm,
+        read=_instance_norm, write=_of_channels(lambda s, x: call(F.instance_norm, x, **_options(s))),
     ),
     FxRow(
         "torch.instance_norm aten.instance_norm.default",
         "input weight bias running_mean running_var use_input_stats momentum eps cudnn_enabled", _instance_norm,
     ),
-    FxRow("F.normalize", "input p=2.0 dim=1 eps=1e-12 out=None", _normalize),
+    row("nn.l2_normalize", "F.normalize", "input p=2.0 dim=1 eps=1e-12 out=None", read=_normalize,
+        write=_write_l2_normalize),
 )  # fmt: skip
 FIELDS: Final = (
     FxRow(
@@ -180,11 +189,3 @@ FIELDS: Final = (
     FxRow("torch.native_group_norm aten.native_group_norm.default", "input weight bias N C HxW num_groups eps",
           _group_norm),
 )  # fmt: skip
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "nn.batch_norm": _of_channels(lambda s, x: call(F.batch_norm, x, *s.operands[3:5], **_options(s))),
-    "nn.layer_norm": _of_last_axes(lambda s, x, sizes: call(F.layer_norm, x, sizes, **_options(s))),
-    "nn.rms_norm": _of_last_axes(lambda s, x, sizes: call(F.rms_norm, x, sizes, *s.operands[1:], eps=s["epsilon"])),
-    "nn.group_norm": _of_channels(lambda s, x: call(F.group_norm, x, s["num_groups"], **_options(s))),
-    "nn.instance_norm": _of_channels(lambda s, x: call(F.instance_norm, x, **_options(s))),
-    "nn.l2_normalize": _write_l2_normalize,
-}

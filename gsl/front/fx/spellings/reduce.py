@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -21,6 +21,7 @@ from gsl.front.fx.spellings.table import (
     dtype_of,
     options,
     renamed,
+    row,
     tensor,
     words,
 )
@@ -191,44 +192,38 @@ def _write_cumsum(s: Site) -> Native:
 _SUM = "input dim=None keepdim=False dtype=None"
 
 ROWS: Final = (
-    FxRow(words("sum", "default dim_IntList"), _SUM, _reduction("sum")),
-    FxRow(words("mean", "default dim"), _SUM, _reduction("mean")),
-    FxRow(words("prod", "default dim_int"), _SUM, _reduction("prod")),
+    row("sum", words("sum", "default dim_IntList"), _SUM, read=_reduction("sum"), write=_write_reduction(torch.sum)),
+    row("mean", words("mean", "default dim"), _SUM, read=_reduction("mean"), write=_write_reduction(torch.mean)),
+    row("prod", words("prod", "default dim_int"), _SUM, read=_reduction("prod"), write=_write(torch.prod, _some_prod)),
     *(
-        FxRow(words(name), "input dim=None keepdim=False", _plain(op, empty=True))
-        for name, op in (("amax", "max"), ("amin", "min"))
+        row(op, words(f"a{op}"), "input dim=None keepdim=False", read=_plain(op, empty=True),
+            write=_write_reduction(getattr(torch, f"a{op}")))
+        for op in ("max", "min")
     ),
     *(FxRow(words(op), "input", _whole(op)) for op in ("max", "min")),
     *(FxRow(words(op, "other"), "input other", renamed(f"{op}imum", "input other")) for op in ("max", "min")),
-    *(FxRow(words(op, "default dim dims"), "input dim=None keepdim=False", _plain(op)) for op in ("all", "any")),
-    *(FxRow(words(op), "input dim=None keepdim=False", _arg(op)) for op in ("argmax", "argmin")),
     *(
-        FxRow(
-            words(name, "default dim correction"), "input dim=None unbiased=True keepdim=False correction=None",
-            _variance(op),
+        row(op, words(op, "default dim dims"), "input dim=None keepdim=False", read=_plain(op),
+            write=_write_reduction(getattr(torch, op)))
+        for op in ("all", "any")
+    ),
+    *(
+        row(op, words(op), "input dim=None keepdim=False", read=_arg(op), write=_write_arg(getattr(torch, op)))
+        for op in ("argmax", "argmin")
+    ),
+    *(
+        row(
+            op, words(name, "default dim correction"), "input dim=None unbiased=True keepdim=False correction=None",
+            read=_variance(op), write=_write_deviation(getattr(torch, name)),
         )
         for name, op in (("var", "variance"), ("std", "std"))
     ),
-    FxRow(f"special.logsumexp {words('logsumexp')}", "input dim keepdim=False", _plain("logsumexp")),
+    row("logsumexp", f"special.logsumexp {words('logsumexp')}", "input dim keepdim=False", read=_plain("logsumexp"),
+        write=_write_with_axes(torch.logsumexp)),
     FxRow("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
-    FxRow(words("cumsum"), "input dim dtype=None", _cumsum),
+    row("cumsum", words("cumsum"), "input dim dtype=None", read=_cumsum, write=_write_cumsum),
 )  # fmt: skip
 FIELDS: Final = tuple(
     FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
 )
 """``max(x, dim)`` returns the values and where they are."""
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "sum": _write_reduction(torch.sum),
-    "mean": _write_reduction(torch.mean),
-    "max": _write_reduction(torch.amax),
-    "min": _write_reduction(torch.amin),
-    "all": _write_reduction(torch.all),
-    "any": _write_reduction(torch.any),
-    "prod": _write(torch.prod, _some_prod),
-    "variance": _write_deviation(torch.var),
-    "std": _write_deviation(torch.std),
-    "logsumexp": _write_with_axes(torch.logsumexp),
-    "argmax": _write_arg(torch.argmax),
-    "argmin": _write_arg(torch.argmin),
-    "cumsum": _write_cumsum,
-}

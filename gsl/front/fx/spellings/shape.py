@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -21,6 +21,7 @@ from gsl.front.fx.spellings.table import (
     options,
     pads,
     renamed,
+    row,
     tensor,
     words,
 )
@@ -327,35 +328,45 @@ def _repeated(x: Any, axis: int, count: int, mode: str) -> Native:
 
 
 ROWS: Final = (
-    FxRow(f".view aten.view.default aten._unsafe_view.default {words('reshape')}", "input *shape", _reshape),
+    row("reshape", f".view aten.view.default aten._unsafe_view.default {words('reshape')}", "input *shape",
+        read=_reshape, write=_write_reshape),
+    FxRow(op="reshape_like", write=_write_reshape_like),
     FxRow(".view_as .reshape_as aten.view_as.default aten.reshape_as.default", "input other", _reshape_as),
     FxRow(f"{words('flatten', 'using_ints')} {words('ravel')}", "input start_dim=0 end_dim=-1", _flatten),
     FxRow(words("unflatten", "int"), "input dim sizes", _unflatten),
-    FxRow(words("squeeze", "default dim dims"), "input dim=None", _squeeze),
-    FxRow(words("unsqueeze"), "input dim", renamed("expand_dims", axis=("dim", integer))),
-    FxRow(
-        f".expand aten.expand.default {words('broadcast_to')}", "input *size implicit=False",
-        renamed("broadcast_to", shape=("size", dims)),
+    row("squeeze", words("squeeze", "default dim dims"), "input dim=None", read=_squeeze, write=_write_squeeze),
+    row("expand_dims", words("unsqueeze"), "input dim", axis=("dim", integer), write=_write_expand_dims),
+    row(
+        "broadcast_to", f".expand aten.expand.default {words('broadcast_to')}", "input *size implicit=False",
+        shape=("size", dims), write=lambda s: call(torch.broadcast_to, s.x, s["shape"]),
     ),
     FxRow(".expand_as aten.expand_as.default", "input other", _expand_as),
     FxRow(f"{words('transpose', 'int')} {words('swapaxes swapdims')}", "input dim0 dim1", _transpose),
-    FxRow(words("permute"), "input *dims", _permute),
+    row("transpose", words("permute"), "input *dims", read=_permute,
+        write=lambda s: call(getattr, s.x, "T") if s["axes"] is None else call(torch.permute, s.x, s["axes"])),
     FxRow(f"aten.numpy_T.default {words('t')}", "input", _t),
     FxRow("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
     FxRow(words("movedim moveaxis", "int intlist"), "input source destination", _movedim),
-    FxRow("torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0", _joined("concatenate")),
-    FxRow("torch.stack aten.stack.default", "tensors dim=0", _joined("stack")),
-    FxRow("torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", _split),
+    row("concatenate", "torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0",
+        read=_joined("concatenate"), write=_write_joined(torch.cat)),
+    row("stack", "torch.stack aten.stack.default", "tensors dim=0", read=_joined("stack"),
+        write=_write_joined(torch.stack)),
+    row("split", "torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", read=_split,
+        write=_write_split),
     FxRow("torch.split_with_sizes .split_with_sizes aten.split_with_sizes.default", "input split_size dim=0", _split),
     FxRow("torch.chunk .chunk aten.chunk.default", "input chunks dim=0", _chunk),
     FxRow("torch.tensor_split .tensor_split", "input indices_or_sections dim=0", _tensor_split),
     FxRow(".repeat aten.repeat.default", "input *repeats", renamed("tile", reps=("repeats", integers))),
-    FxRow(words("tile"), "input *dims", renamed("tile", reps=("dims", integers))),
-    FxRow(words("repeat_interleave", "self_int"), "input repeats dim=None output_size=None", _repeat_interleave),
-    FxRow(words("flip"), "input *dims", _flip),
-    FxRow("torch.einsum aten.einsum.default", "equation *tensors", _einsum),
+    row("tile", words("tile"), "input *dims", reps=("dims", integers),
+        write=lambda s: call(torch.tile, s.x, s["reps"])),
+    row("repeat", words("repeat_interleave", "self_int"), "input repeats dim=None output_size=None",
+        read=_repeat_interleave,
+        write=lambda s: call(torch.repeat_interleave, s.x, s["repeats"], **options(dim=(s["axis"], None)))),
+    row("reverse", words("flip"), "input *dims", read=_flip, write=lambda s: call(torch.flip, s.x, s["axis"])),
+    row("einsum", "torch.einsum aten.einsum.default", "equation *tensors", read=_einsum,
+        write=lambda s: call(torch.einsum, s["equation"], *(s.x if isinstance(s.x, (tuple, list)) else (s.x,)))),
     FxRow("builtins.getattr", "input name", _attribute),
-    FxRow("F.pad aten.pad.default", "input pad mode='constant' value=None", _pad),
+    row("nn.pad", "F.pad aten.pad.default", "input pad mode='constant' value=None", read=_pad, write=_write_pad),
     FxRow("torch.constant_pad_nd aten.constant_pad_nd.default", "input pad value=0 mode='constant'", _pad),
     *(
         FxRow(f"aten.{name}_pad{rank}d.default", f"input pad mode='{mode}' value=None", _pad)
@@ -363,19 +374,3 @@ ROWS: Final = (
         for rank in (1, 2, 3)
     ),
 )  # fmt: skip
-WRITERS: Final[Mapping[str, FxLower]] = {
-    "reshape": _write_reshape,
-    "reshape_like": _write_reshape_like,
-    "transpose": lambda s: call(getattr, s.x, "T") if s["axes"] is None else call(torch.permute, s.x, s["axes"]),
-    "expand_dims": _write_expand_dims,
-    "squeeze": _write_squeeze,
-    "reverse": lambda s: call(torch.flip, s.x, s["axis"]),
-    "broadcast_to": lambda s: call(torch.broadcast_to, s.x, s["shape"]),
-    "concatenate": _write_joined(torch.cat),
-    "stack": _write_joined(torch.stack),
-    "split": _write_split,
-    "einsum": lambda s: call(torch.einsum, s["equation"], *(s.x if isinstance(s.x, (tuple, list)) else (s.x,))),
-    "repeat": lambda s: call(torch.repeat_interleave, s.x, s["repeats"], **options(dim=(s["axis"], None))),
-    "tile": lambda s: call(torch.tile, s.x, s["reps"]),
-    "nn.pad": _write_pad,
-}

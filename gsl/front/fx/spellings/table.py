@@ -13,7 +13,7 @@ import torch.nn.functional as F
 
 from gsl.front.fx.spellings.bind import BoundCall, FxSignature, TypeOf, unread_unless
 from gsl.front.tree import Canon
-from gsl.graph import SymDim, TensorType, TupleType
+from gsl.graph import SymDim, TensorType, TupleType, types
 from gsl.spec.normalise import is_number
 
 
@@ -50,17 +50,20 @@ _SPACES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FxRow:
-    """Native calls that are spelled with the same parameters and read in the same way.
+    """Native calls that are spelled with the same parameters and read in the same way, and the operator that ``write``
+    writes, if there is one. An operator without spellings is only written.
 
     ``spellings`` are words like ``torch.relu``, ``F.relu``, ``.relu`` (a method), ``operator.add``,
     ``aten.relu.default``, ``gsl.linear.default``. With ``inplace``, each name with an underscore behind
     it belongs to the row too.
     """
 
-    spellings: str
-    signature: str
-    read: FxLift
+    spellings: str = ""
+    signature: str = ""
+    read: FxLift | None = None
     inplace: bool = False
+    op: str = ""
+    write: FxLower | None = None
 
     def targets(self) -> list[Any]:
         """The targets of the spellings that this version of torch has."""
@@ -106,6 +109,7 @@ def by_target(rows: Iterable[FxRow]) -> FxIndex:
     for row in rows:
         signature = FxSignature.parse(row.signature)
         for target in row.targets():
+            assert row.read is not None
             table.setdefault(target, []).append((signature, row.read))
     return table
 
@@ -147,12 +151,6 @@ def call(target: Any, *args: Any, **kwargs: Any) -> Native:
     return Native(target, args, kwargs)
 
 
-def write_named(spellings: str) -> FxLower:
-    """Writes a call of the first of these spellings, on the operands as they are."""
-    target = resolve(spellings.split()[0])
-    return lambda s: call(target, *s.operands)
-
-
 def options(**given: tuple[Any, Any]) -> dict[str, Any]:
     """The keyword arguments of which the value is not the default: ``name=(value, default)``."""
     return {name: value for name, (value, default) in given.items() if value != default}
@@ -190,6 +188,21 @@ def renamed(op: str, operands: str = "input", **attrs: tuple[str, Callable[[Any]
     return read
 
 
+def row(
+    op: str, spellings: str, signature: str, *, read: FxLift | None = None, write: FxLower | None = None,
+    inplace: bool = False, operands: str = "input", **attrs: tuple[str, Callable[[Any], Any]],
+) -> FxRow:  # fmt: skip
+    """The row of an operator in both directions. Unless ``read`` says otherwise, it is read as :func:`renamed`; unless
+    ``write`` does, it is written as a call of the first spelling, without attributes that have the default value."""
+    target, defaults = resolve(spellings.split()[0]), FxSignature.parse(signature).defaults if attrs else {}
+
+    def plain(s: Site) -> Native:
+        given = {name: (s[attr], defaults[name]) for attr, (name, _) in attrs.items()}
+        return call(target, *s.operands, **options(**given))
+
+    return FxRow(spellings, signature, read or renamed(op, operands, **attrs), inplace, op, write or plain)
+
+
 def is_floating(c: BoundCall, value: Any) -> bool:
     """True if the operand is known to have a real floating-point dtype (or is a Python float)."""
     if is_number(value):
@@ -199,8 +212,9 @@ def is_floating(c: BoundCall, value: Any) -> bool:
 
 
 def dtype_name(value: Any) -> str:
+    """The name of a dtype among the arguments of a call."""
     unread_unless(isinstance(value, torch.dtype))
-    return str(value).removeprefix("torch.")
+    return types.dtype_name(value)
 
 
 def dtype_of(name: str) -> torch.dtype:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -26,6 +26,7 @@ from gsl.front.fx.spellings.table import (
     options,
     padded,
     relaid,
+    row,
     tensor,
 )
 from gsl.front.tree import Canon
@@ -290,13 +291,17 @@ def _rows(rank: int) -> list[FxRow]:
         return f"torch.{name}{n} F.{name}{n} aten.{name}{n}.default"
 
     return [
-        FxRow(f"{of('conv')} aten.conv{n}.padding", _CONV, _conv(rank)),
-        FxRow(f"{of('conv_transpose')} aten.conv_transpose{n}.input", _CONV_TRANSPOSE, _conv_transpose(rank)),
-        FxRow(of("max_pool"), _MAX_POOL, max_pool(rank)),
-        FxRow(of("avg_pool"), _AVG_POOL, avg_pool(rank)),
-        FxRow(f"{of('adaptive_avg_pool')} aten._adaptive_avg_pool{n}.default", _ADAPTIVE, adaptive_pool("avg", rank)),
-        FxRow(f"F.adaptive_max_pool{n}", _ADAPTIVE, adaptive_pool("max", rank)),
-    ]
+        row(f"nn.conv{n}", f"{of('conv')} aten.conv{n}.padding", _CONV, read=_conv(rank), write=_write_conv(rank)),
+        row(f"nn.conv{n}_transpose", f"{of('conv_transpose')} aten.conv_transpose{n}.input", _CONV_TRANSPOSE,
+            read=_conv_transpose(rank), write=_write_conv_transpose(rank)),
+        row(f"nn.max_pool{n}", of("max_pool"), _MAX_POOL, read=max_pool(rank), write=_write_max_pool(rank)),
+        row(f"nn.avg_pool{n}", of("avg_pool"), _AVG_POOL, read=avg_pool(rank), write=_write_avg_pool(rank)),
+        row(f"nn.adaptive_avg_pool{n}", f"{of('adaptive_avg_pool')} aten._adaptive_avg_pool{n}.default", _ADAPTIVE,
+            read=adaptive_pool("avg", rank), write=_write_adaptive("avg", rank)),
+        row(f"nn.adaptive_max_pool{n}", f"F.adaptive_max_pool{n}", _ADAPTIVE, read=adaptive_pool("max", rank),
+            write=_write_adaptive("max", rank)),
+        *(FxRow(op=f"nn.global_{kind}_pool{n}", write=_write_global(kind, rank)) for kind in ("avg", "max")),
+    ]  # fmt: skip
 
 
 def _field_rows(rank: int) -> list[FxRow]:
@@ -315,12 +320,3 @@ ROWS: Final = (
 
 FIELDS: Final = tuple(itertools.chain.from_iterable(map(_field_rows, (1, 2, 3))))
 """Calls with several results, of which the first one is canonical."""
-
-WRITERS: Final[Mapping[str, FxLower]] = {
-    **{f"nn.conv{n}d": _write_conv(n) for n in (1, 2, 3)},
-    **{f"nn.conv{n}d_transpose": _write_conv_transpose(n) for n in (1, 2, 3)},
-    **{f"nn.max_pool{n}d": _write_max_pool(n) for n in (1, 2, 3)},
-    **{f"nn.avg_pool{n}d": _write_avg_pool(n) for n in (1, 2, 3)},
-    **{f"nn.adaptive_{kind}_pool{n}d": _write_adaptive(kind, n) for n in (1, 2, 3) for kind in ("avg", "max")},
-    **{f"nn.global_{kind}_pool{n}d": _write_global(kind, n) for n in (1, 2, 3) for kind in ("avg", "max")},
-}

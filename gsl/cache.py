@@ -1,0 +1,92 @@
+"""Values that are kept from one process to the next, in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+_TABLE = "CREATE TABLE IF NOT EXISTS known (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID"
+_WAIT = 5.0
+"""The seconds that one process waits for another one that writes."""
+
+
+def folder() -> Path:
+    """The user's folder in which GSL keeps data that may be lost: ``GSL_CACHE``, or the system's place for such
+    data."""
+    own = os.environ.get("GSL_CACHE")
+    if own:
+        return Path(own)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "gsl"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "gsl"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gsl"
+
+
+class Store:
+    """Values by keys, in one file of the user's cache; shared by processes.
+
+    Lost values are measured again: where the folder can't be written, or the file is damaged, values are kept for as
+    long as the store lives.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._recent: dict[str, Any] = {}
+        self._file = _opened(folder() / "costs.sqlite" if path is None else path)
+
+    def get(self, *key: object) -> Any:
+        """The value of a key, ``None`` if it is not known."""
+        name = _digest(key)
+        if name not in self._recent and self._file is not None:
+            try:
+                row = self._file.execute("SELECT value FROM known WHERE key = ?", (name,)).fetchone()
+                self._recent[name] = None if row is None else json.loads(row[0])
+            except (sqlite3.Error, ValueError):
+                self._file = None
+        return self._recent.get(name)
+
+    def put(self, value: Any, *key: object) -> None:
+        """Keep a value that JSON can express."""
+        name = _digest(key)
+        self._recent[name] = value
+        if self._file is not None:
+            try:
+                with self._file:
+                    self._file.execute("INSERT OR REPLACE INTO known VALUES (?, ?)", (name, json.dumps(value)))
+            except sqlite3.Error:
+                self._file = None
+
+
+def _opened(path: Path) -> sqlite3.Connection | None:
+    """The file of a store; a damaged one is begun anew. ``None`` where there can be none."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return _connected(path)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            path.unlink()
+            return _connected(path)
+    except (OSError, sqlite3.Error):
+        return None
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, timeout=_WAIT, check_same_thread=False)
+    try:
+        with file:
+            file.execute(_TABLE)
+    except sqlite3.Error:
+        file.close()
+        raise
+    return file
+
+
+def _digest(key: tuple[object, ...]) -> str:
+    return hashlib.sha256("\0".join(map(str, key)).encode()).hexdigest()

@@ -1,0 +1,138 @@
+"""The machine that does the work: its name, its threads, the seconds that a call takes on it, and its best rates."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from gsl.cache import Store
+from gsl.errors import WorkloadError
+
+SECONDS = 0.015
+"""The seconds for which a call is repeated, each time that it is measured."""
+SAMPLES = 3
+"""The samples of which the least counts."""
+_MEMORY, _SIDE = 1 << 26, 1024
+"""The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
+machine."""
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """A text that tells this machine from others: the model of its processor, the number of cores, the version of
+    torch."""
+    import torch
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores, torch {torch.__version__}"
+
+
+def _processor() -> str:
+    """The model of the processor."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    model = [found.get(part, "") for part in ("model name", "cpu family", "model", "stepping")]
+    return " ".join(model).strip() or platform.processor() or platform.machine()
+
+
+def devices() -> str:
+    """The accelerators that are in use, by name."""
+    import torch
+
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return "cpu"
+    return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+
+
+MOST_THREADS = 1024
+"""The largest number of threads that torch is given: of very many, the process dies."""
+
+
+@contextmanager
+def threads_of(number: int | None) -> Iterator[int]:
+    """Let torch use so many threads, or as many as it does; how many these are. WorkloadError for another number."""
+    import torch
+
+    if number is not None and (type(number) is not int or not 1 <= number <= MOST_THREADS):
+        raise WorkloadError(f"threads= is a whole number from 1 to {MOST_THREADS}, got {number!r}")
+    before = torch.get_num_threads()
+    number = before if number is None else number
+    torch.set_num_threads(number)
+    try:
+        yield number
+    finally:
+        torch.set_num_threads(before)
+
+
+def timed(call: Callable[[], object]) -> float:
+    """The seconds that a call takes: the least of its samples, because everything else that runs can only add to it.
+
+    Each sample repeats the call so often that all of them together last for :data:`SECONDS`. Torch's timer warms up
+    before each. (Its own ways to find the number of repetitions take a third of a second for most calls.)
+    """
+    import torch
+    from torch.utils.benchmark import Timer
+
+    with torch.no_grad():
+        timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
+        once = timer.timeit(1).median
+        number = max(1, int(SECONDS / SAMPLES / max(once, 1e-9)))
+        return float(min(once, *(timer.timeit(number).median for _ in range(SAMPLES))))
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """The best rates that a machine can reach: arithmetic by dtype, memory, and calls of nothing (Williams, Waterman
+    and Patterson, "Roofline", Communications of the ACM 52, 2009)."""
+
+    threads: int
+    bandwidth: float
+    """Bytes per second."""
+    overhead: float
+    """Seconds per call."""
+    store: Store
+
+    @staticmethod
+    def here(threads: int, store: Store) -> Roofline:
+        """The roofline of this machine with so many threads, measured once."""
+        import torch
+
+        def copy() -> float:
+            source, target = torch.ones(_MEMORY // 4), torch.empty(_MEMORY // 4)
+            return 2 * _MEMORY / timed(lambda: target.copy_(source))
+
+        def nothing() -> float:
+            one = torch.ones(1)
+            return timed(lambda: one + one)
+
+        bandwidth, overhead = _once(store, "bandwidth", threads, copy), _once(store, "call", threads, nothing)
+        return Roofline(threads, bandwidth, overhead, store)
+
+    def speed(self, dtype: str) -> float:
+        """Operations on numbers of a dtype per second, in a product of matrices."""
+        import torch
+
+        def product() -> float:
+            a = torch.ones(_SIDE, _SIDE).to(getattr(torch, dtype))
+            return float(2 * _SIDE**3 / timed(lambda: a @ a))
+
+        return _once(self.store, f"operations on {dtype}", self.threads, product)
+
+
+def _once(store: Store, what: str, threads: int, measure: Callable[[], float]) -> float:
+    """A value that is measured the first time that it is asked for."""
+    known: Any = store.get(machine(), what, threads)
+    if known is None:
+        with threads_of(threads):
+            known = measure()
+        store.put(known, machine(), what, threads)
+    return float(known)
