@@ -71,6 +71,36 @@ def test_weights_in_other_files_are_not_copied(tmp_path: Path) -> None:
     wl.compare(Workload.from_onnx(path)).check()
 
 
+def test_tensors_within_nodes_lie_in_other_files(tmp_path: Path) -> None:
+    """Constants, and initialisers of a graph in a node: they run, and are saved with the model."""
+    constant = "Constant <value = float[2,3] {0, 0, 0, 0, 0, 0}> ()"
+    path = written(
+        f"""k = {constant} a = Relu (x) b = Relu (a) d = Add (b, k)
+        e = If (c) <then_branch = one () => (float[2,3] u) <float[2,3] w = {{0, 0, 0, 0, 0, 0}}> {{ u = Add (d, w) }},
+                    else_branch = two () => (float[2,3] v) {{ l = {constant} v = Sub (d, l) }}> y = local.f (e)""",
+        f'<domain: "local", opset_import: ["" : 22]> f (u) => (v) {{ m = {constant} v = Add (u, m) }}',
+    )(tmp_path)
+    native = ir.load(path)
+    outside = ir.ExternalTensor("w.bin", 0, 24, ir.DataType.FLOAT, shape=ir.Shape([2, 3]), name="w")
+    for graph in (native.graph, *native.graph.subgraphs(), *(each.graph for each in native.functions.values())):
+        for value in graph.initializers.values():
+            value.const_value = outside
+        for node in graph:
+            if node.op_type == "Constant":
+                node.attributes.add(ir.AttrTensor("value", outside))
+    (tmp_path / "w.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    path.write_bytes(ir.to_proto(native).SerializeToString())
+    x, by = np.ones((2, 3), np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    new = RELUS(Workload.from_onnx(path))
+    (tmp_path / "other").mkdir()
+    new.save(tmp_path / "other" / "new.onnx")
+    for wl in (new, Workload.from_onnx(tmp_path / "other" / "new.onnx")):
+        for runtime in ("onnxruntime", "reference"):
+            wl.build(runtime=runtime)
+            np.testing.assert_array_equal(wl(np.array(True), x), x + 3 * by)
+            np.testing.assert_array_equal(wl(np.array(False), x), x + by)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="files with holes, and the memory of a process, as Linux has them")
 def test_large_weights_are_not_read(tmp_path: Path) -> None:
     """Three gigabytes in a file with a hole are opened and rewritten in the memory that a small model takes."""
