@@ -123,7 +123,7 @@ def checked(model: ir.Model) -> ir.Model:
 
 def check_version(model: ir.Model) -> None:
     """FrontEndError for a version of ONNX's operators that is not read."""
-    version, newest = model.opset_imports.get(""), onnx.defs.onnx_opset_version()
+    version, newest = version_of(model), onnx.defs.onnx_opset_version()
     if version is not None and not OLDEST <= version <= newest:
         raise FrontEndError(
             f"the model has version {version} of ONNX's operators; those from {OLDEST} to {newest} are read. "
@@ -131,6 +131,13 @@ def check_version(model: ir.Model) -> None:
         )
     if version is None and any(node.domain == "" for node in model.graph):
         raise FrontEndError("the model does not tell the version of ONNX's operators: opset_import lacks the domain ''")
+
+
+def version_of(model: ir.Model, domain: str = "") -> int | None:
+    """The version of a domain's operators that a model uses; ``None`` if it does not tell. ONNX's own domain has two
+    names."""
+    imports = model.opset_imports
+    return imports.get(domain, None if domain else imports.get("ai.onnx"))
 
 
 def _check_graph(graph: ir.Graph, known: set[Any]) -> None:
