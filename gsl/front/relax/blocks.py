@@ -183,7 +183,7 @@ def _alone(module: Any, calls: Sequence[Any]) -> Any:
         var = work.pop()
         if var not in called:
             called[var] = module[var]
-            work += relax.analysis.all_global_vars(called[var]) if isinstance(called[var], relax.Function) else ()
+            work.extend(relax.analysis.all_global_vars(called[var]) if isinstance(called[var], relax.Function) else ())
     return tvm.IRModule({"calls": function, **called})
 
 

@@ -168,6 +168,9 @@ def test_tvm_says_what_it_cannot_compile() -> None:
     wl = Workload.from_relax(sums())
     with pytest.raises(FrontEndError, match="TVM can't compile 'main' for nonsense"):
         wl.build(target="nonsense")
+    by_variable = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.reshape(x, b.emit(relax.op.shape_of(x)))))
+    with pytest.raises(FrontEndError, match="TVM can't compile 'main' for .*: AssertionError"):
+        Workload.from_relax(by_variable).build()
 
 
 # Comparing
