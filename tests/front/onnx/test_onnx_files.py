@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from onnx.external_data_helper import set_external_data
 
 from gsl import Subst, Workload, op, pat
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, PicklingError
 from gsl.front.onnx.files import opened
 from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import check, model, workload
@@ -291,3 +293,29 @@ def test_saved_models_are_valid(tmp_path: Path) -> None:
     wl = RELUS(workload("a = Relu(x) b = Relu(a) y = Exp(b)"))
     wl.save(tmp_path / "new.onnx")
     check(Workload.from_onnx(tmp_path / "new.onnx").model)
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_a_copy_is_a_workload_of_its_own(way: str, tmp_path: Path) -> None:
+    """Also of a long model, and of one whose weights lie in another file, which may be gone then."""
+    calls = " ".join(f"v{number + 1} = Abs(v{number})" for number in range(2000))
+    example = np.ones((2, 3), np.float32)
+    long = Workload.from_onnx(model(f"v0 = Relu(x) {calls} a = Relu(v2000) y = Relu(a)"), [example])
+    outside = Workload.from_onnx(external(tmp_path))
+    for wl in (long, RELUS(long), outside):
+        expected = wl(example)
+        new = copy.deepcopy(wl) if way == "deepcopy" else pickle.loads(pickle.dumps(wl))
+        if wl is outside:
+            (tmp_path / "w.bin").unlink()
+        assert (new.name, new.text()) == (wl.name, wl.text())
+        assert (new.example_inputs is None) == (wl is outside)
+        np.testing.assert_array_equal(new(example), expected)
+
+
+def test_a_model_that_is_no_message_is_not_pickled() -> None:
+    wl = workload("y = Add(x, w)", more="float[2,3] w = {0, 1, 2, 3, 4, 5}")
+    wl.model.graph.initializers["w"].const_value = ir.ExternalTensor(
+        "gone.bin", 0, 24, ir.DataType.FLOAT, shape=ir.Shape([2, 3]), name="w"
+    )
+    with pytest.raises(PicklingError, match=r"can't be written as one message: .*gone\.bin"):
+        pickle.dumps(wl)
