@@ -93,7 +93,7 @@ class UnknownAttributeError(PatternError, AttributeError):
 
 
 class PicklingError(GSLError, pickle.PicklingError):
-    """A rule holds a function that can't be pickled, or a workload what torch does not save."""
+    """A rule holds a function that can't be pickled, or a workload what its framework does not save."""
 
 
 class EvaluationError(GSLError):

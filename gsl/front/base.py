@@ -155,6 +155,12 @@ class Extended:
         new.operators = {**self.operators, **{str.__str__(name): spec for name, spec in operators.items()}}
         return new
 
+    def __copy__(self: Told) -> Told:
+        """A program that shares everything with this one."""
+        new = object.__new__(type(self))
+        vars(new).update(vars(self))
+        return new
+
 
 class Unchangeable:
     """A program whose native graph can't be changed in place."""

@@ -38,7 +38,7 @@ class OperatorName(str):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _found, self.spec.place()
+        return _named, self.spec.place()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +80,24 @@ class DeclaredSpec(OpSpec):
             )
         return self.home
 
+    def __deepcopy__(self, memo: Any) -> DeclaredSpec:
+        return self
 
-def _found(module: str, name: str) -> OperatorName:
-    """The operator that stands in a module under a name."""
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _declared, self.place()
+
+
+def _declared(module: str, name: str) -> DeclaredSpec:
+    """The declaration of the operator that stands in a module under a name."""
     import importlib
 
-    found: OperatorName = getattr(importlib.import_module(module), name).spec.name
+    found: DeclaredSpec = getattr(importlib.import_module(module), name).spec
     return found
+
+
+def _named(module: str, name: str) -> str:
+    """The name of that operator."""
+    return _declared(module, name).name
 
 
 class Vocabulary(dict[str, OpSpec]):

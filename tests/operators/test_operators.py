@@ -267,6 +267,10 @@ def test_rules_can_be_pickled_and_copied() -> None:
     assert again.operators == rule.operators
     assert again(exported(Written())).text() == TEXT
     assert pickle.loads(pickle.dumps(rms_norm)) is rms_norm
+    new = rule(exported(Written()))
+    for copied in (pickle.loads(pickle.dumps(new)), copy.deepcopy(new)):
+        assert copied.text() == TEXT
+        assert copied.program.operators == new.program.operators
     name = rms_norm.spec.name
     assert copy.deepcopy({"op": name})["op"] is name
 

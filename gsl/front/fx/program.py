@@ -130,11 +130,6 @@ class FxProgram(Extended, ABC):
         """The value of a call node on tensors."""
         return evaluate(self._root, node, operands, self._devices)
 
-    def __copy__(self: FxOwn) -> FxOwn:
-        new = object.__new__(type(self))
-        vars(new).update(vars(self))
-        return new
-
     def __deepcopy__(self: FxOwn, memo: dict[int, Any]) -> FxOwn:
         """A program of its own, with weights of its own."""
         native, examples = copy.deepcopy((self.native, self._examples), memo)

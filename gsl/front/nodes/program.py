@@ -36,6 +36,10 @@ class NodesProgram(Unchangeable):
         self._view = None if is_read else _read(self._outputs, access)
         """What the look at the objects found, until somebody takes it."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The view is read anew.
+        return NodesProgram, (self._outputs, self._access)
+
     @property
     def native(self) -> list[Any]:
         """The outputs."""

@@ -164,11 +164,12 @@ class OnnxChanges:
         return model
 
     def _ends(self, results: Sequence[ir.Value]) -> list[int]:
-        """The places of the outputs that are other values now."""
-        return [
-            place for place, (old, new) in enumerate(zip(self.old.graph.outputs, results))
-            if new is not old and new is not _source_of_alias(old)
-        ]  # fmt: skip
+        """The places of the outputs that are other values now; the first one of a value that is several outputs."""
+        places: dict[ir.Value, int] = {}
+        for place, (old, new) in enumerate(zip(self.old.graph.outputs, results)):
+            if new is not old and new is not _source_of_alias(old):
+                places.setdefault(old, place)
+        return list(places.values())
 
     def _own(self, value: ir.Value) -> ir.Value:
         """The value of the new model for one of the old model, or for a new one, which is that itself."""
@@ -243,7 +244,7 @@ class OnnxChanges:
             opaque.replace(body, moved)
 
     def _end(self, graph: ir.Graph, place: int, results: Sequence[ir.Value]) -> None:
-        """Let a result be an output, under the name that the output had."""
+        """Let a result be an output, wherever the same value was one, under the name that it had."""
         old, new = graph.outputs[place], results[place]
         producer = new.producer()
         if producer is None or is_constant(producer) or new.is_graph_output() or new in results[:place]:
@@ -256,7 +257,9 @@ class OnnxChanges:
         new.type, new.shape = old.type, old.shape
         new.doc_string = old.doc_string
         new.metadata_props.update(old.metadata_props)
-        graph.outputs[place] = new
+        for other, output in enumerate(graph.outputs):
+            if output is old:
+                graph.outputs[other] = new
         self._lost.append(old)
 
     def _clean(self, graph: ir.Graph) -> None:

@@ -75,15 +75,25 @@ def reason_of(error: BaseException) -> str:
 
 def _tensors(model: ir.Model) -> Iterator[Any]:
     """All tensors of a model: initialisers, and attributes, at any depth."""
-    for graph in (model.graph, *model.graph.subgraphs()):
+    for graph in _graphs(model):
         for value in graph.initializers.values():
             yield value.const_value
-    parts: tuple[Any, ...] = (model.graph, *model.functions.values())
-    for part in parts:
-        for node in part.all_nodes():
-            for attr in node.attributes.values():
-                if attr.type == ir.AttributeType.TENSOR and not attr.is_ref():
-                    yield attr.value
+        for node in graph:
+            for attr in _tensor_attributes(node):
+                yield attr.value
+
+
+def _graphs(model: ir.Model) -> Iterator[ir.Graph]:
+    """All graphs of a model: the main one, those of functions, and those in nodes."""
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        yield graph
+        yield from graph.subgraphs()
+
+
+def _tensor_attributes(node: ir.Node) -> list[ir.Attr]:
+    """The attributes of a node that are tensors."""
+    attrs = node.attributes.data.values()
+    return [attr for attr in attrs if attr.type == ir.AttributeType.TENSOR and not attr.is_ref()]
 
 
 def _check_external(path: Path, tensor: ir.ExternalTensor) -> None:
@@ -113,7 +123,7 @@ def checked(model: ir.Model) -> ir.Model:
 
 def check_version(model: ir.Model) -> None:
     """FrontEndError for a version of ONNX's operators that is not read."""
-    version, newest = model.opset_imports.get(""), onnx.defs.onnx_opset_version()
+    version, newest = version_of(model), onnx.defs.onnx_opset_version()
     if version is not None and not OLDEST <= version <= newest:
         raise FrontEndError(
             f"the model has version {version} of ONNX's operators; those from {OLDEST} to {newest} are read. "
@@ -121,6 +131,13 @@ def check_version(model: ir.Model) -> None:
         )
     if version is None and any(node.domain == "" for node in model.graph):
         raise FrontEndError("the model does not tell the version of ONNX's operators: opset_import lacks the domain ''")
+
+
+def version_of(model: ir.Model, domain: str = "") -> int | None:
+    """The version of a domain's operators that a model uses; ``None`` if it does not tell. ONNX's own domain has two
+    names."""
+    imports = model.opset_imports
+    return imports.get(domain, None if domain else imports.get("ai.onnx"))
 
 
 def _check_graph(graph: ir.Graph, known: set[Any]) -> None:
@@ -147,13 +164,23 @@ def _check_graph(graph: ir.Graph, known: set[Any]) -> None:
 
 
 def in_memory(model: ir.Model) -> ir.Model:
-    """A copy of the model without references to files: its weights are those files, as they are mapped to memory."""
+    """A copy of the model without references to files: its tensors are those files, as they are mapped to memory."""
     copy = copied(model)
-    for value in copy.graph.initializers.values():
-        tensor = value.const_value
-        if isinstance(tensor, ir.ExternalTensor):
-            value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
+    for graph in _graphs(copy):
+        for value in graph.initializers.values():
+            value.const_value = _mapped(value.const_value)
+        for node in graph:
+            for attr in _tensor_attributes(node):
+                if isinstance(attr.value, ir.ExternalTensor):
+                    node.attributes.add(ir.AttrTensor(attr.name, _mapped(attr.value), doc_string=attr.doc_string))
     return copy
+
+
+def _mapped(tensor: Any) -> Any:
+    """A tensor, which lies in no file."""
+    if not isinstance(tensor, ir.ExternalTensor):
+        return tensor
+    return ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
 
 
 def save(model: ir.Model, path: Path) -> None:

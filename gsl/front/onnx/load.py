@@ -17,7 +17,7 @@ from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.copying import quick
 from gsl.front.onnx.dims import sizes_of
-from gsl.front.onnx.files import check_version, checked
+from gsl.front.onnx.files import check_version, checked, version_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.spellings.reading import SMALL
 from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, to_torch
@@ -103,7 +103,7 @@ class OnnxLoader(Loader):
             if "." in name.partition("::")[0]:
                 self.operators.setdefault(opaque.target_named(name), []).append(spec)
         self.weights = weights_of(model)
-        self.opset = model.opset_imports.get("", 1)
+        self.opset = version_of(model) or 1
         self.types = OnnxTypes()
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}

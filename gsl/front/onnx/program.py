@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, PicklingError
 from gsl.front.base import Extended, ProgramStep
 from gsl.front.onnx import run
 from gsl.front.onnx.bodies import with_bodies, with_functions
-from gsl.front.onnx.files import checked, deserialised, opened, reason_of, save
+from gsl.front.onnx.files import checked, deserialised, in_memory, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
 from gsl.front.onnx.steps import OnnxSteps
 from gsl.front.onnx.store import OnnxDraft, OnnxStorer
 from gsl.front.onnx.types import OnnxTypes
 from gsl.graph import Graph, Inference, Node, Op, SymDim, TensorType, Type
+from gsl.spec import DeclaredSpec
 
 
 class OnnxProgram(Extended):
@@ -47,6 +49,13 @@ class OnnxProgram(Extended):
     def with_example_inputs(self, values: Sequence[Any]) -> OnnxProgram:
         """This program with other example inputs, in order."""
         return OnnxProgram(self._model, values, self._taken).with_operators(self.operators)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        try:
+            saved = ir.to_proto(in_memory(self._model)).SerializeToString()
+        except Exception as error:
+            raise PicklingError(f"the model can't be written as one message: {reason_of(error)}") from error
+        return _restored, (saved, self.example_inputs, self._taken, dict(self.operators))
 
     @property
     def native(self) -> ir.Model:
@@ -195,6 +204,14 @@ def from_onnx(source: Any, *, check: bool = True) -> OnnxProgram:
             f"{type(source).__name__}"
         )
     return OnnxProgram(checked(source) if check else source)
+
+
+def _restored(
+    saved: bytes, example_inputs: Sequence[Any] | None, taken: Set[str] | None, operators: Mapping[str, DeclaredSpec]
+) -> OnnxProgram:
+    """The program that was pickled."""
+    model = deserialised(onnx.load_from_string(saved))
+    return OnnxProgram(model, example_inputs, taken).with_operators(operators)
 
 
 def _deserialised(proto: Any) -> ir.Model:

@@ -59,7 +59,7 @@ _LACKS: Final = ("NOT_IMPLEMENTED", "Current official support for domain")
 def _reference(model: ir.Model, names: Sequence[Any]) -> NodeFunction:
     from onnx.reference import ReferenceEvaluator
 
-    evaluator = ReferenceEvaluator(ir.to_proto(model))
+    evaluator = ReferenceEvaluator(ir.to_proto(in_memory(model)))
 
     def call(*values: Any) -> Any:
         return _results([np.asarray(value) for value in evaluator.run(None, _fed(names, values))])

@@ -16,6 +16,7 @@ from gsl.front.base import ProgramStep
 from gsl.front.core.handle import handle_of
 from gsl.front.onnx import opaque, run
 from gsl.front.onnx.copying import Copies, beside, copied_node
+from gsl.front.onnx.files import version_of
 from gsl.front.onnx.load import OnnxLoader, is_alias, is_constant
 from gsl.front.onnx.types import annotate, const_tensor
 from gsl.graph import Graph, Node, SymDim, TensorType, Type
@@ -113,7 +114,7 @@ class OnnxSteps:
         """The text of a node: its operator, its operands by their types, its attributes."""
         import onnxruntime
 
-        version = self.model.opset_imports.get(node.domain, 0)
+        version = version_of(self.model, node.domain) or 0
         args = [self._argument(value) for value in node.inputs]
         args += [f"{name}={_text(attr)}" for name, attr in node.attributes.items()]
         return f"{opaque.target_of(node)}:{version}({', '.join(args)}) onnxruntime {onnxruntime.__version__}"

@@ -15,6 +15,7 @@ from gsl.front.core.infer import type_of_literal
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
+from gsl.front.onnx.files import version_of
 from gsl.front.onnx.load import OnnxLeaf
 from gsl.front.onnx.types import NameOf, OnnxTypes, annotate, const_tensor, is_equal, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
@@ -39,7 +40,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
     def __init__(
         self, graph: Graph, model: ir.Model, name_of: NameOf, taken: Set[str] = frozenset(), *, in_place: bool = False
     ) -> None:
-        spellings.OnnxTarget.__init__(self, model.opset_imports.get("", 0))
+        spellings.OnnxTarget.__init__(self, version_of(model) or 0)
         Storer.__init__(self, graph)
         self.old = model
         self._literals: dict[Any, ir.Value] = {}
@@ -413,7 +414,7 @@ class OnnxDraft(spellings.OnnxTarget):
     """A model into which nothing is written: it tells whether a call can be."""
 
     def __init__(self, model: ir.Model) -> None:
-        super().__init__(model.opset_imports.get("", 0))
+        super().__init__(version_of(model) or 0)
         self._inputs = model.graph.inputs
 
     def try_call(self, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:

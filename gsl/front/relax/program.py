@@ -25,7 +25,7 @@ from gsl.front.relax.run import RelaxSteps, compiled, evaluate
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
 from gsl.front.relax.types import Dims, FunctionScope, from_relax
 from gsl.front.tvm import TvmProgram, fed
-from gsl.front.tvm.tensors import to_tvm
+from gsl.front.tvm.tensors import to_numpy, to_tvm
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
 
@@ -40,7 +40,7 @@ class RelaxProgram(TvmProgram):
     ) -> None:
         super().__init__(module)
         self._name = function
-        self._values = None if values is None else dict(values)
+        self._values = None if values is None else {name: to_tvm(value) for name, value in values.items()}
         self._native = module[function]
         self._dims = dims or Dims()
         self._caller = Caller(module, self._dims)
@@ -65,6 +65,10 @@ class RelaxProgram(TvmProgram):
         if self._leaves is None:
             self.load()
         return dict(self._leaves or {})
+
+    def _arguments(self) -> tuple[Any, ...]:
+        values = None if self._values is None else {name: to_numpy(value) for name, value in self._values.items()}
+        return self._name, values
 
     def load(self) -> Graph:
         """A fresh view of the function."""

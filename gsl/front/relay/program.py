@@ -23,7 +23,7 @@ from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, diagnose
 from gsl.front.tree import NO_SPELLING
 from gsl.front.tvm import TvmProgram, fed
 from gsl.front.tvm.spellings import unread_reason
-from gsl.front.tvm.tensors import TENSOR, to_torch, to_tvm
+from gsl.front.tvm.tensors import TENSOR, to_numpy, to_torch, to_tvm
 from gsl.graph import Graph, Inference, Node, Op, TensorType, Type
 from gsl.spec.meaning import has_symbols
 
@@ -66,6 +66,9 @@ class RelayProgram(TvmProgram):
     def params(self) -> Mapping[str, Any]:
         """The weights by name, as tensors of TVM."""
         return self._params
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return ({name: to_numpy(value) for name, value in self._params.items()},)
 
     def load(self) -> Graph:
         """A fresh view of the function ``@main``."""

@@ -4,11 +4,12 @@ Relay."""
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from gsl.errors import FrontEndError, nearest
+from gsl.errors import FrontEndError, PicklingError, nearest
 from gsl.front.base import Extended, Program, Unchangeable
+from gsl.spec import DeclaredSpec
 
 DIALECTS: Final = {"tvm.relax": "gsl.front.relax", "tvm.relay": "gsl.front.relay", "tvm.ir": "gsl.front.relax"}
 """The front end of each dialect of TVM, by the package in which the classes of its expressions are defined.
@@ -34,6 +35,28 @@ class TvmProgram(Extended, Unchangeable):
     def module(self) -> Any:
         """The ``IRModule``."""
         return self._module
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import tvm
+
+        try:
+            saved = tvm.ir.save_json(self._module)
+        except Exception as error:
+            raise PicklingError(f"TVM can't save the module: {error}") from error
+        return _restored, (type(self), saved, self._arguments(), dict(self.operators))
+
+    def _arguments(self) -> tuple[Any, ...]:
+        """All but the module of which such a program is made, with weights as numpy arrays."""
+        raise NotImplementedError
+
+
+def _restored(
+    kind: Callable[..., Extended], saved: str, arguments: Sequence[Any], operators: Mapping[str, DeclaredSpec]
+) -> Extended:
+    """The program that was pickled."""
+    import tvm
+
+    return kind(tvm.ir.load_json(saved), *arguments).with_operators(operators)
 
 
 def program(source: Any, params: Any = None) -> Program:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Iterator
 
@@ -268,3 +270,17 @@ def test_a_string_is_not_the_operator_of_that_name() -> None:
 
 def first_output(match: Match) -> list[object]:
     return [match.outputs[0]]
+
+
+def operands(term: Term) -> tuple[Term, ...]:
+    return term.inputs
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_a_copy_is_a_workload_of_its_own(way: str) -> None:
+    shared = Leaf(n=2)
+    wl = Workload.from_nodes([Add((shared, Mul((shared, shared))))], operands=operands, name="sum")
+    new = copy.deepcopy(wl) if way == "deepcopy" else pickle.loads(pickle.dumps(wl))
+    assert (new.name, text(new)) == (wl.name, text(wl))
+    assert new.native[0] is not wl.native[0]
+    assert values(new.native) == values(wl.native)

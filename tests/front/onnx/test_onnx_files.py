@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from onnx.external_data_helper import set_external_data
 
 from gsl import Subst, Workload, op, pat
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, PicklingError
 from gsl.front.onnx.files import opened
 from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import check, model, workload
@@ -69,6 +71,36 @@ def test_weights_in_other_files_are_not_copied(tmp_path: Path) -> None:
     # Also over the files from which it was read.
     new.save(path)
     wl.compare(Workload.from_onnx(path)).check()
+
+
+def test_tensors_within_nodes_lie_in_other_files(tmp_path: Path) -> None:
+    """Constants, and initialisers of a graph in a node: they run, and are saved with the model."""
+    constant = "Constant <value = float[2,3] {0, 0, 0, 0, 0, 0}> ()"
+    path = written(
+        f"""k = {constant} a = Relu (x) b = Relu (a) d = Add (b, k)
+        e = If (c) <then_branch = one () => (float[2,3] u) <float[2,3] w = {{0, 0, 0, 0, 0, 0}}> {{ u = Add (d, w) }},
+                    else_branch = two () => (float[2,3] v) {{ l = {constant} v = Sub (d, l) }}> y = local.f (e)""",
+        f'<domain: "local", opset_import: ["" : 22]> f (u) => (v) {{ m = {constant} v = Add (u, m) }}',
+    )(tmp_path)
+    native = ir.load(path)
+    outside = ir.ExternalTensor("w.bin", 0, 24, ir.DataType.FLOAT, shape=ir.Shape([2, 3]), name="w")
+    for graph in (native.graph, *native.graph.subgraphs(), *(each.graph for each in native.functions.values())):
+        for value in graph.initializers.values():
+            value.const_value = outside
+        for node in graph:
+            if node.op_type == "Constant":
+                node.attributes.add(ir.AttrTensor("value", outside))
+    (tmp_path / "w.bin").write_bytes(np.arange(6, dtype=np.float32).tobytes())
+    path.write_bytes(ir.to_proto(native).SerializeToString())
+    x, by = np.ones((2, 3), np.float32), np.arange(6, dtype=np.float32).reshape(2, 3)
+    new = RELUS(Workload.from_onnx(path))
+    (tmp_path / "other").mkdir()
+    new.save(tmp_path / "other" / "new.onnx")
+    for wl in (new, Workload.from_onnx(tmp_path / "other" / "new.onnx")):
+        for runtime in ("onnxruntime", "reference"):
+            wl.build(runtime=runtime)
+            np.testing.assert_array_equal(wl(np.array(True), x), x + 3 * by)
+            np.testing.assert_array_equal(wl(np.array(False), x), x + by)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="files with holes, and the memory of a process, as Linux has them")
@@ -261,3 +293,29 @@ def test_saved_models_are_valid(tmp_path: Path) -> None:
     wl = RELUS(workload("a = Relu(x) b = Relu(a) y = Exp(b)"))
     wl.save(tmp_path / "new.onnx")
     check(Workload.from_onnx(tmp_path / "new.onnx").model)
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_a_copy_is_a_workload_of_its_own(way: str, tmp_path: Path) -> None:
+    """Also of a long model, and of one whose weights lie in another file, which may be gone then."""
+    calls = " ".join(f"v{number + 1} = Abs(v{number})" for number in range(2000))
+    example = np.ones((2, 3), np.float32)
+    long = Workload.from_onnx(model(f"v0 = Relu(x) {calls} a = Relu(v2000) y = Relu(a)"), [example])
+    outside = Workload.from_onnx(external(tmp_path))
+    for wl in (long, RELUS(long), outside):
+        expected = wl(example)
+        new = copy.deepcopy(wl) if way == "deepcopy" else pickle.loads(pickle.dumps(wl))
+        if wl is outside:
+            (tmp_path / "w.bin").unlink()
+        assert (new.name, new.text()) == (wl.name, wl.text())
+        assert (new.example_inputs is None) == (wl is outside)
+        np.testing.assert_array_equal(new(example), expected)
+
+
+def test_a_model_that_is_no_message_is_not_pickled() -> None:
+    wl = workload("y = Add(x, w)", more="float[2,3] w = {0, 1, 2, 3, 4, 5}")
+    wl.model.graph.initializers["w"].const_value = ir.ExternalTensor(
+        "gone.bin", 0, 24, ir.DataType.FLOAT, shape=ir.Shape([2, 3]), name="w"
+    )
+    with pytest.raises(PicklingError, match=r"can't be written as one message: .*gone\.bin"):
+        pickle.dumps(wl)

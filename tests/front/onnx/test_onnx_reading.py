@@ -9,7 +9,7 @@ import pytest
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, UntypedWarning
-from tests.front.onnx.onnx_helpers import model, workload
+from tests.front.onnx.onnx_helpers import check, model, workload
 
 READ: dict[str, tuple[dict[str, str | int], str]] = {
     "a number that is an initialiser": (
@@ -132,6 +132,16 @@ def test_an_initialiser_that_is_an_input_may_be_another_one() -> None:
     wl = workload("y = Mul(x, two)", "float[2,3] x, float two", more="float two = {2.0}")
     assert list(wl.inputs) == ["x", "two"]
     assert "2.0" not in wl.text()
+
+
+def test_the_domain_of_onnx_has_two_names() -> None:
+    native = model("a = Relu(x) y = Relu(a)")
+    native.opset_imports["ai.onnx"] = native.opset_imports.pop("")
+    x = pat.Wildcard()
+    new = Subst(op.ReLU(op.ReLU(x)), op.GELU(x), name="gelu")(Workload(native))
+    assert [node.op_type for node in new.model.graph] == ["Gelu"]  # which version 20 has
+    assert dict(new.model.opset_imports) == {"ai.onnx": 22}
+    check(new.model)
 
 
 def test_what_no_row_reads_says_why() -> None:

@@ -207,6 +207,14 @@ def test_an_input_becomes_an_output() -> None:
     assert new.program.store(new.graph.copy()) is new.program
 
 
+def test_a_value_that_is_two_outputs_stays_two() -> None:
+    rule = Subst(op.Negative(op.Negative(X)), X, name="negative twice")
+    for body, expected in (("a = Neg(x) y = Neg(a)", ["Identity"]), ("b = Abs(x) a = Neg(b) y = Neg(a)", ["Abs"])):
+        found = in_both_ways(rule, body, "float[2,3] y, float[2,3] y")
+        assert nodes(found) == expected
+        assert [value.name for value in found.graph.outputs] == ["y", "y"]
+
+
 def test_branches_use_what_rules_make() -> None:
     body = """
       a = Relu(x) b = Relu(a) s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero)

@@ -9,7 +9,7 @@ from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
 from tvm.relax.global_info import VDevice
 
-from gsl import Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front.relax import blocks as checking
 from gsl.front.relax.blocks import check
@@ -102,6 +102,24 @@ def test_equal_calls_are_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls_checked_alone(rule, chain(tensor("x", 4), 20), monkeypatch) == 2
     group = Subst(op.ReLU(op.Exp(x)), pat.Fused("group"), name="group")
     assert calls_checked_alone(group, chain(tensor("x", 4), 20), monkeypatch) == 1
+
+
+@pytest.mark.usefixtures("nothing_known")
+def test_several_groups_are_checked_alone() -> None:
+    x = pat.Wildcard()
+
+    def body(b: Any, x: Any) -> Any:
+        for _ in range(10):
+            x = b.emit(relax.op.tanh(b.emit(relax.op.sigmoid(b.emit(relax.op.nn.relu(b.emit(relax.op.exp(x))))))))
+        return x
+
+    groups = RuleSet([
+        Subst(op.ReLU(op.Exp(x)), pat.Fused("one", codegen="some"), name="one"),
+        Subst(op.Tanh(op.Sigmoid(x)), pat.Fused("other", codegen="some"), name="other"),
+    ])
+    new = groups(Workload.from_relax(function([tensor("x", 4)], body)))
+    relax.analysis.well_formed(new.mod)
+    assert [name for name in new.op_counts().elements() if name in ("one", "other")] == ["one"] * 10 + ["other"] * 10
 
 
 @pytest.mark.usefixtures("nothing_known")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -168,6 +170,9 @@ def test_tvm_says_what_it_cannot_compile() -> None:
     wl = Workload.from_relax(sums())
     with pytest.raises(FrontEndError, match="TVM can't compile 'main' for nonsense"):
         wl.build(target="nonsense")
+    by_variable = function([tensor("x", 2, 3)], lambda b, x: b.emit(relax.op.reshape(x, b.emit(relax.op.shape_of(x)))))
+    with pytest.raises(FrontEndError, match=r"TVM can't compile 'main' for .*: AssertionError"):
+        Workload.from_relax(by_variable).build()
 
 
 # Comparing
@@ -231,3 +236,23 @@ def test_calls_with_effects_are_not_computed() -> None:
     node = Node(tvm.ir.Op.get("relax.sort"), effect=Effect.OTHER, type=TensorType((2,), "float32"), name="n")
     with pytest.raises(FrontEndError, match="has effects"):
         from_module(sums()).evaluate(node, [torch.ones(2)])
+
+
+# Copying
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_a_copy_is_a_workload_of_its_own(way: str) -> None:
+    size = tvm.tirx.Var("n", "int64")
+    params = [tensor("x", size, 3), tensor("w", 3), tensor("unused", 3, dtype="bfloat16")]
+    module = function(params, lambda b, x, w, unused: b.emit(relax.op.negative(b.emit(relax.op.negative(
+        b.emit(relax.op.add(b.emit(relax.op.multiply(x, w)), relax.const(np.arange(3, dtype="float32"))))
+    )))))  # fmt: skip
+    values = {"w": np.array([1, 2, 3], "float32"), "unused": torch.ones(3, dtype=torch.bfloat16)}
+    wl = Workload.from_relax(module, values)
+    x = np.ones((2, 3), "float32")
+    for each in (wl, Subst(op.Negative(op.Negative(X)), X, name="negative twice")(wl)):
+        new = copy.deepcopy(each) if way == "deepcopy" else pickle.loads(pickle.dumps(each))
+        assert (new.name, new.text()) == (each.name, each.text())
+        tvm.ir.assert_structural_equal(new.mod, each.mod)
+        np.testing.assert_allclose(new(x), each(x))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -271,3 +273,13 @@ def test_what_is_folded_is_what_would_be_computed(name: str):
     assert list(folded.params) == ["_param_1"]
     assert list(computed.params) == ["w"]
     assert computed.compare(folded)
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_a_copy_is_a_workload_of_its_own(way: str):
+    wl = loaded(module_of(twice(X * var("w", 2, 3)) + relay.const(2.0)), {"w": random(2, 3)})
+    for each in (wl, ONCE(wl)):
+        new = copy.deepcopy(each) if way == "deepcopy" else pickle.loads(pickle.dumps(each))
+        assert (new.name, new.text()) == (each.name, each.text())
+        assert tvm.ir.structural_equal(new.mod, each.mod)
+        assert each.compare(new)
