@@ -34,8 +34,24 @@ def to_pattern(value: Any) -> Pattern:
         return Const(value)
     raise PatternTypeError.here(
         f"{value!r} of type {type(value).__name__} can't be an operand: expected a pattern, a number, an array, "
-        "an attribute expression, or a list of patterns"
+        f"an attribute expression, or a list of patterns{instead(value)}"
     )
+
+
+def is_operator(value: Any) -> bool:
+    """True for an operator itself, of which a call is a pattern."""
+    return isinstance(getattr(value, "spec", None), OpSpec)
+
+
+def instead(value: Any) -> str:
+    """The end of a message on a value that is no pattern: what to write. Empty where that is not known."""
+    if is_operator(value):
+        return f"; a call of it is {value!r}(…)"
+    if isinstance(value, str):
+        return f"; a call of an operator by its name is is_op({value!r})"
+    if callable(value):
+        return "; Subst.from_programs(before, after) makes a rule of two functions or modules"
+    return ""
 
 
 class Call(Pattern):

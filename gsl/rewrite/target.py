@@ -39,6 +39,7 @@ from gsl.pat import (
     to_pattern,
 )
 from gsl.pat import Match as MatchClause
+from gsl.pat.call import instead, is_operator
 from gsl.pat.use import check_unique
 from gsl.pat.variadic import check_segments, parts, references
 from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
@@ -65,7 +66,7 @@ class Target:
         """The number of times that it is still built before its steps are printed as a function."""
         self._steps = Steps(plan, self.free)
         self._known: KnownCalls | None = None
-        if callable(target) and not isinstance(target, Pattern):
+        if callable(target) and not isinstance(target, Pattern) and not is_operator(target):
             self.callable = target
         else:
             self.outputs = self._outputs(target)
@@ -76,7 +77,9 @@ class Target:
         outputs: list[Pattern] = []
         for item in items:
             if not isinstance(item, Pattern):
-                raise PatternError(f"a target is made of patterns, got {item!r} of type {type(item).__name__}")
+                raise PatternError(
+                    f"a target is made of patterns, got {item!r} of type {type(item).__name__}{instead(item)}"
+                )
             outputs.append(item)
         if self.plan.variadic is not None and not _is_fused(outputs):
             if len(outputs) != 1 or not isinstance(outputs[0], Variadic):
@@ -287,6 +290,8 @@ def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]
         if pattern not in bound and pattern not in found:
             found[pattern] = None
             work.extend(pattern.children())
+            if isinstance(pattern, Like):
+                work.append(pattern.of)
     return list(found)
 
 
@@ -413,8 +418,8 @@ def _is_bare(outputs: Sequence[Pattern]) -> bool:
 def _check_outputs(outputs: Sequence[Any]) -> None:
     for pattern in outputs:
         if not isinstance(pattern, Pattern):
-            raise PatternTypeError(
-                located(f"a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}")
+            raise PatternTypeError.here(
+                f"a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}{instead(pattern)}"
             )
         if isinstance(pattern, (Fused, Like, Module)):
             raise PatternError(located(f"{pattern!r} belongs in a target"))
