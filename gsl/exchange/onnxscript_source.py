@@ -7,7 +7,6 @@ that was found, and one for the call by its name. What attributes and literals h
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, NamedTuple
@@ -197,21 +196,60 @@ def _forms(
     name: str, operands: tuple[_Told, ...], given: tuple[tuple[str, Any], ...], named: tuple[str, ...]
 ) -> tuple[CallForm, ...]:
     """The forms in which the front end reads an operator of ONNX, with operands as a pattern tells them."""
-    found: dict[CallForm, None] = {}
+    found: dict[CallForm, tuple[int, ...]] = {}
     without = tuple([told._replace(maker="") for told in operands])
-    trials = itertools.product(dict.fromkeys((operands, without)), _attributes(name, dict(given), named), _RANKS)
-    for told, attributes, rank in trials:
-        values: list[ir.Value | None] = []
-        for place, one in enumerate(told):
-            values.append(_operand(place, one) if one.same is None else values[one.same])
-        node = ir.Node("", name, values, ir.convenience.convert_attributes({**attributes(rank), **dict(given)}))
-        for dtype in _DTYPES:
-            for kinds in itertools.product(*(_kinds(one, place, len(told)) for place, one in enumerate(told))):
-                scope = _TrialScope(values, kinds, node, rank, dtype)
-                canon = spellings.read(OnnxCall(node, scope), [0])
-                if canon is not None and _is_complete(canon):
-                    found[_form(canon, values, kinds)] = None
-    return tuple(found)
+    for number, told in enumerate(dict.fromkeys((operands, without))):
+        kinds = {place: _kinds(one, place, len(told)) for place, one in enumerate(told)}
+        options = {**_attributes(name, dict(given), named), _RANKS: _RANKS, _DTYPES: _DTYPES, **kinds}
+        decided: list[int] | None = []
+        while decided is not None:
+            choices = _Choices(options, decided)
+            form = _read(name, told, dict(given), choices)
+            if form is not None:
+                place = (number, *choices.numbers())
+                found[form] = min(place, found.get(form, place))
+            decided = choices.following()
+    return tuple(sorted(found, key=lambda form: found[form]))
+
+
+class _Choices:
+    """The choices for one reading, made as the reader asks for them: it does not depend on what it does not ask for."""
+
+    def __init__(self, options: Mapping[Any, Sequence[Any]], decided: Sequence[int]) -> None:
+        self.options = options
+        """The values of attributes by their names, the kinds of operands by their places; the ranks and the dtypes by
+        themselves."""
+        self.decided = decided
+        self.made: dict[Any, int] = {}
+        """The numbers of the options that were taken, in the order in which they were asked for."""
+
+    def take(self, name: Any) -> Any:
+        """The option that is taken. KeyError for what is no choice."""
+        options, place = self.options[name], len(self.made)
+        return options[self.made.setdefault(name, self.decided[place] if place < len(self.decided) else 0)]
+
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of all options that were taken; the first one stands for those that were not asked for."""
+        return tuple([self.made.get(name, 0) for name in self.options])
+
+    def following(self) -> list[int] | None:
+        """The decisions of the next reading; ``None`` after the last one."""
+        made = list(self.made.items())
+        while made:
+            name, number = made.pop()
+            if number + 1 < len(self.options[name]):
+                return [*(before for _, before in made), number + 1]
+        return None
+
+
+def _read(name: str, operands: Sequence[_Told], given: Mapping[str, Any], choices: _Choices) -> CallForm | None:
+    """The form in which an operator is read, with these choices; ``None`` if it is not read."""
+    values: list[ir.Value | None] = []
+    for place, one in enumerate(operands):
+        values.append(_operand(place, one) if one.same is None else values[one.same])
+    node = _TrialNode(name, values, ir.Node("", name, values).outputs, _TrialAttributes(given, choices))
+    canon = spellings.read(OnnxCall(node, _TrialScope(values, choices)), [0])  # type: ignore[arg-type]
+    return _form(canon, values, choices) if canon is not None and _is_complete(canon) else None
 
 
 def _operand(place: int, shape: _Told) -> ir.Value | None:
@@ -238,22 +276,17 @@ def _kinds(shape: _Told, place: int, count: int) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _attributes(name: str, given: Mapping[str, Any], named: Sequence[str]) -> Iterator[Any]:
-    """Attributes of a node as functions of a rank: those that it needs, and some of the others in turn."""
-    schema = _schema("", name)
-    options: list[list[tuple[str, Any]]] = []
-    for key, attr in schema.attributes.items():
-        if key in given:
-            continue
-        values = _samples(attr.type)
-        needed = attr.required or key in named
-        options.append([(key, value) for value in (values[:1] if needed else (None, *values))])
-    few = [option for option in options if len(option) > 1][:4]
-    fixed = [option for option in options if len(option) == 1]
-    for chosen in itertools.product(*fixed, *few):
-        yield lambda rank, chosen=chosen: {
-            key: value(rank) if callable(value) else value for key, value in chosen if value is not None
-        }
+def _attributes(name: str, given: Mapping[str, Any], named: Sequence[str]) -> dict[str, tuple[Any, ...]]:
+    """The values of the attributes of a node that are tried: one of those that it needs, and several of some others, of
+    which the first is that there is none. A list is a function of a rank."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for key, attr in _schema("", name).attributes.items():
+        if key not in given:
+            values = _samples(attr.type)
+            found[key] = values[:1] if attr.required or key in named else (None, *values)
+    fixed = {key: values for key, values in found.items() if len(values) == 1}
+    few = [key for key, values in found.items() if len(values) > 1][:4]
+    return {**fixed, **{key: found[key] for key in few}}
 
 
 def _samples(kind: Any) -> tuple[Any, ...]:
@@ -264,37 +297,70 @@ def _samples(kind: Any) -> tuple[Any, ...]:
     }.get(kind, ())  # fmt: skip
 
 
+class _TrialNode(NamedTuple):
+    """A node as readers see it, whose attributes are chosen when they are asked for."""
+
+    op_type: str
+    inputs: Sequence[ir.Value | None]
+    outputs: Sequence[ir.Value]
+    attributes: Mapping[str, ir.Attr]
+    domain: str = ""
+    overload: str = ""
+
+
+class _TrialAttributes(Mapping[str, ir.Attr]):
+    """The attributes of a node: those that are given, and those that are chosen."""
+
+    def __init__(self, given: Mapping[str, Any], choices: _Choices) -> None:
+        self.given = given
+        self.choices = choices
+
+    def __getitem__(self, name: str) -> ir.Attr:
+        value = self.given[name] if name in self.given else self.choices.take(name)
+        if value is None:
+            raise KeyError(name)
+        value = value(self.choices.take(_RANKS)) if callable(value) else value
+        return ir.convenience.convert_attributes({name: value})[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.given, *(name for name in self.choices.options if isinstance(name, str) and name in self)])
+
+    def __len__(self) -> int:
+        return len(list(self))
+
+
 class _TrialScope:
     """The surroundings of a node whose operands are of some kinds."""
 
     opset = _LATEST
 
-    def __init__(self, values: Sequence[Any], kinds: Sequence[Any], node: ir.Node, rank: int, dtype: str) -> None:
-        self.rank = rank
-        self.dtype = dtype
+    def __init__(self, values: Sequence[Any], choices: _Choices) -> None:
+        self.choices = choices
         self.places = {value: place for place, value in reversed([*enumerate(values)]) if value is not None}
-        self.kinds = kinds
+
+    def _kind(self, value: Any) -> Any:
+        """The kind of an operand; ``None`` of another value."""
+        return self.choices.take(self.places[value]) if value in self.places else None
 
     def type_of(self, value: Any) -> TensorType | None:
-        kind = self.kinds[self.places[value]] if value in self.places else "vector" if value.producer() is None else ""
-        if kind == "vector":
-            return TensorType((_SIZE,), self.dtype)
+        kind = self._kind(value)
+        if kind == "vector" or (kind is None and value.producer() is None):
+            return TensorType((_SIZE,), self.choices.take(_DTYPES))
         array = self.constant(value)
         if array is not None:
             return TensorType(array.shape, array.dtype.name)
-        return TensorType((_SIZE,) * self.rank, self.dtype)
+        return TensorType((_SIZE,) * self.choices.take(_RANKS), self.choices.take(_DTYPES))
 
     def constant(self, value: Any) -> Any:
-        place = self.places.get(value)
-        match None if place is None else self.kinds[place]:
+        match self._kind(value):
             case "number":
-                return np.array(_number(place), dtype=np.float32)  # type: ignore[arg-type]
+                return np.array(_number(self.places[value]), dtype=np.float32)
             case float(bound):
                 return np.array(bound, dtype=np.float32)
             case "list":
                 return np.ones(1, dtype=np.int64)
             case "pads":
-                return np.zeros(2 * self.rank, dtype=np.int64)
+                return np.zeros(2 * self.choices.take(_RANKS), dtype=np.int64)
         return None
 
     def sizes(self, value: Any) -> tuple[int, ...] | None:
@@ -315,9 +381,9 @@ def _is_complete(canon: Canon) -> bool:
     return all(map(_is_complete, calls))
 
 
-def _form(canon: Any, values: Sequence[Any], kinds: Sequence[Any]) -> Any:
+def _form(canon: Any, values: Sequence[Any], choices: _Choices) -> Any:
     if isinstance(canon, Canon):
-        return (canon.op, tuple([_form(operand, values, kinds) for operand in canon.operands]))
+        return (canon.op, tuple([_form(operand, values, choices) for operand in canon.operands]))
     if isinstance(canon, ir.Value):
         if canon in values:
             return values.index(canon)
@@ -327,5 +393,8 @@ def _form(canon: Any, values: Sequence[Any], kinds: Sequence[Any]) -> Any:
                 return ("of", place, maker.inputs.index(canon))
     if not isinstance(canon, LiteralOperand):
         return None
-    literals = [_number(place) if kind == "number" else kind for place, kind in enumerate(kinds)]
-    return literals.index(canon.value) if canon.value in literals else None
+    for place in sorted([place for place in choices.made if isinstance(place, int)]):
+        kind = choices.take(place)
+        if canon.value == (_number(place) if kind == "number" else kind):
+            return place
+    return None

@@ -32,6 +32,15 @@ def _operator(name: str) -> tuple[PatternMethod, PatternMethod]:
     return lambda self, other: _call(name, self, other), lambda self, other: _call(name, other, self)
 
 
+def _refused(symbol: str, instead: str) -> PatternMethod:
+    """The method of an operator of Python that builds no call."""
+
+    def refuse(self: Pattern, other: Any) -> NoReturn:
+        raise PatternTypeError.here(f"{symbol} builds no call of patterns: write {instead}")
+
+    return refuse
+
+
 class Pattern:
     """A pattern: an immutable value, compared by identity.
 
@@ -129,21 +138,22 @@ class Pattern:
 
     def has_shape(self, shape: Any) -> And:
         """This pattern, for nodes of that shape; ``None`` in it stands for any dimension."""
-        from gsl.pat.leaf import Wildcard
-
-        return self & Wildcard(shape=shape)
+        return self._of_type("shape", shape)
 
     def has_dtype(self, dtype: Any) -> And:
         """This pattern, for nodes of that dtype."""
-        from gsl.pat.leaf import Wildcard
-
-        return self & Wildcard(dtype=dtype)
+        return self._of_type("dtype", dtype)
 
     def has_ndim(self, ndim: Any) -> And:
         """This pattern, for nodes of that number of dimensions."""
+        return self._of_type("ndim", ndim)
+
+    def _of_type(self, name: str, value: Any) -> And:
         from gsl.pat.leaf import Wildcard
 
-        return self & Wildcard(ndim=ndim)
+        if value is None:
+            raise PatternTypeError.here(f"has_{name} takes what is demanded, got None; where any will do, leave it out")
+        return self & Wildcard(**{name: value})
 
     def like(self, *operands: Any, **attrs: Any) -> Like:
         """A new call, in a target, with the operator and all attributes of the matched one, except those given."""
@@ -156,6 +166,10 @@ class Pattern:
     __mul__, __rmul__ = _operator("multiply")
     __truediv__, __rtruediv__ = _operator("divide")
     __matmul__, __rmatmul__ = _operator("matmul")
+
+    __pow__ = __rpow__ = _refused("**", "op.Power(a, b)")
+    __mod__ = __rmod__ = _refused("%", "op.FloorMod(a, b)")
+    __floordiv__ = __rfloordiv__ = _refused("//", "op.FloorDivide(a, b)")
 
     def __neg__(self) -> Call:
         return _call("negative", self)
@@ -305,6 +319,8 @@ def check_names(owner: str, names: Iterable[str], known: frozenset[str] | None) 
 @checked(PatternTypeError)
 def same_attr(pattern: Pattern, names: Sequence[str]) -> dict[str, Expr]:
     """The dictionary ``{name: pattern.name}``, to be passed on with ``**``."""
+    if isinstance(names, str):
+        raise PatternTypeError.here(f"names= of same_attr is a list of names, got {names!r}: write [{names!r}]")
     return {name: getattr(pattern, name) for name in names}
 
 

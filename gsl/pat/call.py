@@ -10,7 +10,7 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Literal, Symbol
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError, nearest
+from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError, nearest
 from gsl.graph import Node, Op, op_name
 from gsl.pat.base import Pattern, check_names
 from gsl.pat.leaf import Const, Exactly, Variable, Wildcard
@@ -34,8 +34,24 @@ def to_pattern(value: Any) -> Pattern:
         return Const(value)
     raise PatternTypeError.here(
         f"{value!r} of type {type(value).__name__} can't be an operand: expected a pattern, a number, an array, "
-        "an attribute expression, or a list of patterns"
+        f"an attribute expression, or a list of patterns{instead(value)}"
     )
+
+
+def is_operator(value: Any) -> bool:
+    """True for an operator itself, of which a call is a pattern."""
+    return isinstance(getattr(value, "spec", None), OpSpec)
+
+
+def instead(value: Any) -> str:
+    """The end of a message on a value that is no pattern: what to write. Empty where that is not known."""
+    if is_operator(value):
+        return f"; a call of it is {value!r}(…)"
+    if isinstance(value, str):
+        return f"; a call of an operator by its name is is_op({value!r})"
+    if callable(value):
+        return "; Subst.from_programs(before, after) makes a rule of two functions or modules"
+    return ""
 
 
 class Call(Pattern):
@@ -286,14 +302,20 @@ def _native_ast(value: Any) -> Ast:
 
 
 def _check_arguments(target: Any, owner: str, given: Iterable[str]) -> None:
-    """Raise PatternError for a demand on the type of a function of torch that is written like an argument of it."""
-    demands = [name for name in TENSOR if name in given]
-    known = arguments(target) if demands else None
-    for name in demands:
-        if known is not None and name not in known:
+    """Raise PatternError for an argument that an operator of torch lacks, and for a demand on the type of a function of
+    torch that is written like an argument of it. Functions of torch have more arguments than those of their operators.
+    """
+    is_function = type(target).__name__ != "OpOverload"
+    names = [name for name in given if name in TENSOR or not is_function]
+    known = arguments(target) if names else None
+    for name in names:
+        if known is None or name in known:
+            continue
+        if name in TENSOR:
             raise PatternError.here(
                 f"{owner} has no argument {name!r}; what is demanded of its result is written .has_{name}(…)"
             )
+        raise UnknownAttributeError.here(f"{owner} has no argument {name!r}: {nearest(name, known)}")
 
 
 def _attributes(op: CalledOperator | None, owner: str, given: Mapping[str, Any]) -> Mapping[str, Ast]:

@@ -10,7 +10,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
 from gsl.attr.text import short
-from gsl.errors import PatternTypeError
+from gsl.errors import PatternTypeError, nearest
 from gsl.graph import CONST, INPUT, PARAM, Node, Op
 from gsl.graph.text import value_text
 from gsl.pat.base import Pattern
@@ -41,6 +41,9 @@ class Leaf(Pattern):
             yield "distinct=True"
 
 
+_ARGUMENTS = (*TENSOR, "values", "distinct")
+
+
 # No class of patterns that can be written is a subclass of another: Python would ask the right side of ``a > b`` first.
 
 
@@ -53,8 +56,13 @@ class _Free(Leaf):
             if names:
                 raise PatternTypeError.here(
                     f"pat.{cls.__name__} takes no name and no operand, got {names[0]!r}: the variable that holds it is "
-                    "its name, and its arguments are shape=, dtype=, ndim=, values=, distinct="
+                    f"its name, and its arguments are {', '.join(f'{known}=' for known in _ARGUMENTS)}"
                 )
+            for name in fields:
+                if name not in _ARGUMENTS:
+                    raise PatternTypeError.here(
+                        f"pat.{cls.__name__} has no argument {name!r}: {nearest(name, _ARGUMENTS)}"
+                    )
             return super().__new__(cls)
 
     def __init__(

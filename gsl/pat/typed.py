@@ -140,12 +140,15 @@ class TypeGuard:
         """
         if shape is None and dtype is None and ndim is None and values is None:
             return None
-        return TypeGuard(
+        guard = TypeGuard(
             None if shape is None else _shape(shape),
             None if dtype is None else _dtype(dtype),
             None if ndim is None else _size("ndim", ndim),
             None if values is None else Domain.of(values),
         )
+        if isinstance(guard.shape, tuple) and isinstance(guard.ndim, Literal) and guard.ndim.value != len(guard.shape):
+            raise PatternError.here(f"shape={shape!r} has {len(guard.shape)} dimensions, and ndim= is {ndim!r}")
+        return guard
 
     def expressions(self) -> Iterator[Ast]:
         """The expressions that the guard is made of."""

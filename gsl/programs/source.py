@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, dtype_name, op_name
+from gsl.pat import Pattern
 from gsl.programs.declared import DeclaredType, annotated, hints_of, sized
 from gsl.walk import postorder
 from gsl.workload import Workload
@@ -82,6 +83,8 @@ def rule_program(role: str, source: Any, shaped: Iterable[str]) -> RuleProgram:
     """
     if isinstance(source, PythonProgram):
         return source
+    if isinstance(source, Pattern):
+        raise PatternError(f"{role}: expected a program, got {source!r}; of patterns, a rule is Subst(source, target)")
     package = type(source).__module__.partition(".")[0]
     if isinstance(source, Workload):
         return GraphProgram(role, source)

@@ -85,6 +85,8 @@ class SourceSide:
             raise Unproved("it has instances of instances")
         if any(isinstance(c, pat.Use) for c in plan.given):
             raise Unproved("it is written with use relations")
+        if plan.fuzzy:
+            raise Unproved(f"calls of {', '.join(sorted(map(str, plan.fuzzy)))} may stand between its patterns")
         outputs = [self._output(pattern) for pattern in plan.outputs]
         self._attributes_equal()
         for pattern in plan.patterns:

@@ -58,22 +58,27 @@ class RuleSet:
         max_steps: int | None = None,
         tidy: bool = False,
     ) -> None:
-        if not isinstance(rules, Iterable):
-            raise PatternError(f"a RuleSet is made of a list of rules, as RuleSet([rule]), got {rules!r}")
+        if not isinstance(rules, Iterable) or isinstance(rules, str):
+            raise PatternError.here(f"a RuleSet is made of a list of rules, as RuleSet([rule]), got {rules!r}")
         self.rules = tuple(rules)
         self._by_name: dict[str, Subst] = {}
         for rule in self.rules:
             if not isinstance(rule, Subst):
-                raise PatternError(f"a RuleSet is made of Subst, got {rule!r} of type {type(rule).__name__}")
+                more = "; its rules are written [*rules]" if isinstance(rule, (RuleSet, list, tuple)) else ""
+                raise PatternError.here(f"a RuleSet is made of Subst, got {rule!r} of type {type(rule).__name__}{more}")
             other = self._by_name.setdefault(rule.name, rule)
             if other is not rule:
-                raise PatternError(f"two rules are named {rule.name!r}: {other.title} and {rule.title}; rename one")
+                raise PatternError.here(
+                    f"two rules are named {rule.name!r}: {other.title} and {rule.title}; rename one"
+                )
         if len(self._by_name) < len(self.rules):
             twice = next(rule for rule in self.rules if self.rules.count(rule) > 1)
-            raise PatternError(f"the rule {twice.title} stands twice in the RuleSet")
+            raise PatternError.here(f"the rule {twice.title} stands twice in the RuleSet")
         if strategy not in STRATEGIES:
-            raise PatternError(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
+            raise PatternError.here(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
         check_steps(max_steps)
+        if not isinstance(tidy, bool):
+            raise PatternTypeError.here(f"tidy= is True or False, got {tidy!r}")
         self.strategy = strategy
         self.max_steps = max_steps
         self.tidy = tidy

@@ -65,10 +65,10 @@ class Subst:
         doc: str = "",
     ) -> None:
         self.location = caller()
-        if not isinstance(name, (str, NoneType)) or not isinstance(priority, (int, float)):
-            raise PatternTypeError(
-                f"{self.location}: name= of a rule is a string and priority= a number, got {name!r} and {priority!r}"
-            )
+        self._check_options(
+            name=name, priority=priority, extern_use=extern_use, distinct=distinct, inference_only=inference_only,
+            approximate=approximate, doc=doc,
+        )  # fmt: skip
         self.leaves: Mapping[str, Any] = {}
         """The leaves and literals by the names of the parameters, for a rule that was made of programs."""
         self.name = name if name is not None else f"rule at {self.location}"
@@ -84,6 +84,12 @@ class Subst:
             told = str(error).removeprefix(f"{self.location}: ")
             raise type(error)(f"{self.title}: {told}") from None
         self._warn()
+
+    def _check_options(self, **options: Any) -> None:
+        for name, value in options.items():
+            kinds, expected = _OPTIONS[name]
+            if not isinstance(value, kinds):
+                raise PatternTypeError(f"{self.location}: {name}= of a rule is {expected}, got {value!r}")
 
     @classmethod
     def from_programs(
@@ -297,6 +303,16 @@ class Subst:
                     DroppedAttributeWarning,
                     stacklevel=4,
                 )
+
+
+_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "name": ((str, NoneType), "a string"),
+    "priority": ((int, float), "a number"),
+    "extern_use": ((bool, NoneType), "True, False or None"),
+    **dict.fromkeys(("distinct", "inference_only", "approximate"), (bool, "True or False")),
+    "doc": (str, "a string"),
+}
+"""The types of the options of a rule, and how they are named."""
 
 
 def _operators(ops: str | Sequence[Any]) -> tuple[Op, ...]:

@@ -39,6 +39,7 @@ from gsl.pat import (
     to_pattern,
 )
 from gsl.pat import Match as MatchClause
+from gsl.pat.call import instead, is_operator
 from gsl.pat.use import check_unique
 from gsl.pat.variadic import check_segments, parts, references
 from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
@@ -66,7 +67,7 @@ class Target:
         """The number of times that it is still built before its steps are printed as a function."""
         self._steps = Steps(plan, self.free)
         self._known: KnownCalls | None = None
-        if callable(target) and not isinstance(target, Pattern):
+        if callable(target) and not isinstance(target, Pattern) and not is_operator(target):
             self.callable = target
         else:
             self.outputs = self._outputs(target)
@@ -77,7 +78,9 @@ class Target:
         outputs: list[Pattern] = []
         for item in items:
             if not isinstance(item, Pattern):
-                raise PatternError(f"a target is made of patterns, got {item!r} of type {type(item).__name__}")
+                raise PatternError(
+                    f"a target is made of patterns, got {item!r} of type {type(item).__name__}{instead(item)}"
+                )
             outputs.append(item)
         if self.plan.variadic is not None and not _is_fused(outputs):
             if len(outputs) != 1 or not isinstance(outputs[0], Variadic):
@@ -281,8 +284,13 @@ def _is_fused(outputs: Sequence[Pattern]) -> TypeGuard[tuple[Fused]]:
 
 def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:
     """The patterns that a target builds anew."""
-    found = reached(outputs, lambda pattern: () if pattern in bound else pattern.children())
-    return [pattern for pattern in found if pattern not in bound]
+
+    def below(pattern: Pattern) -> Sequence[Pattern]:
+        if pattern in bound:
+            return ()
+        return (*pattern.children(), pattern.of) if isinstance(pattern, Like) else pattern.children()
+
+    return [pattern for pattern in reached(outputs, below) if pattern not in bound]
 
 
 def _check_lengths(node: Ast, owner: Pattern) -> None:
@@ -407,8 +415,8 @@ def _is_bare(outputs: Sequence[Pattern]) -> bool:
 def _check_outputs(outputs: Sequence[Any]) -> None:
     for pattern in outputs:
         if not isinstance(pattern, Pattern):
-            raise PatternTypeError(
-                located(f"a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}")
+            raise PatternTypeError.here(
+                f"a source is made of patterns, got {pattern!r} of type {type(pattern).__name__}{instead(pattern)}"
             )
         if isinstance(pattern, (Fused, Like, Module)):
             raise PatternError(located(f"{pattern!r} belongs in a target"))

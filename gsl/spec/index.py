@@ -210,7 +210,7 @@ OPS: tuple[OpSpec, ...] = (
         "Trilu",
         ("data",),
         lambda torch, data, k, upper: torch.triu(data, k) if upper else torch.tril(data, k),
-        {"k": AttrSpec(0, n.integer, candidates=(0, 1, -1)), "upper": n.switch(True)},
+        {"k": AttrSpec(0, n.integer, candidates=(0, 1, -1, 2, -2)), "upper": n.switch(True)},
         examples=(call(e.MATRIX, k=1), call(e.MATRIX, upper=False)),
         torch_names="triu tril",
     ),

@@ -180,7 +180,7 @@ _OTHERS = (
         ("data",),
         lambda torch, x, a_min, a_max: torch.clamp(x, a_min, a_max),
         {
-            "a_min": AttrSpec(None, n.optional(n.number), candidates=(0.0, None, -0.5)),
+            "a_min": AttrSpec(None, n.optional(n.number), candidates=(0.0, None, -0.5, 2.0)),
             "a_max": AttrSpec(None, n.optional(n.number), candidates=(1.0, None, 2.5)),
         },
         traits=_EACH,

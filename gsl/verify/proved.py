@@ -39,10 +39,12 @@ class Proved(Verdict):
 
 
 def _is_real(example: Counterexample) -> bool:
-    """True if a counterexample computes with finite numbers of floating-point dtypes only, as a proof does."""
-    tensors = [node.type for graph in (example.before, example.after) for node in graph.nodes]
-    found = [tensor for tensor in tensors if isinstance(tensor, TensorType)]
-    return example.kind != "not finite" and all("float" in tensor.dtype for tensor in found)
+    """True if a counterexample computes with finite numbers of floating-point dtypes only, as a proof does, and does
+    not tell the sign of a zero."""
+    nodes = [node for graph in (example.before, example.after) for node in graph.nodes]
+    tensors = [node.type for node in nodes if isinstance(node.type, TensorType)]
+    signed = any(node.op == "atan2" for node in nodes)
+    return example.kind != "not finite" and not signed and all("float" in tensor.dtype for tensor in tensors)
 
 
 def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict] | None = None) -> Verdict:

@@ -372,6 +372,12 @@ def test_a_model_without_example_inputs() -> None:
         Workload.from_torch(nn.ReLU())
 
 
+def test_a_model_that_does_not_take_the_example_inputs() -> None:
+    with pytest.raises(FrontEndError, match=r"export Linear with these example inputs: .*\[2, 5\].*; give") as caught:
+        Workload.from_torch(nn.Linear(4, 4), torch.ones(2, 5))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
 # TVM
 
 

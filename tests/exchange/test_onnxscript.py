@@ -22,6 +22,7 @@ from benchmarks import onnxscript_tests
 from gsl import RuleSet, Workload
 from gsl.errors import ExchangeError, UntypedWarning
 from gsl.exchange import from_onnxscript
+from gsl.front.onnx import spellings
 from tests import tiers
 
 FILE: Final = Path(__file__).with_name("onnxscript_models.txt")
@@ -57,6 +58,25 @@ def counted(rules: Any, proto: onnx.ModelProto) -> int:
 
 def test_all_rules_have_models() -> None:
     assert set(MODELS) == {*common.__all__, *FUSIONS}
+
+
+def test_a_node_of_a_pattern_is_read_once_for_each_choice_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch norm has five operands and five attributes of which many combinations are read alike."""
+    number = 0
+
+    def counting(*given: Any) -> Any:
+        nonlocal number
+        number += 1
+        return read(*given)
+
+    read = spellings.read
+    monkeypatch.setattr(spellings, "read", counting)
+    rule = from_onnxscript(pattern.RewriteRule(
+        lambda op, x, scale, b, mean, var: op.BatchNormalization(x, scale, b, mean, var, epsilon=0.125),
+        lambda op, x, **_: op.Identity(x),
+    ))
+    assert "nn.batch_norm" in str(rule)
+    assert 0 < number < 1000
 
 
 @pytest.mark.sweep(3)

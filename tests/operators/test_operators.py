@@ -134,6 +134,19 @@ def test_a_wrong_rule_with_the_operator_is_refuted() -> None:
     assert "torch.rsqrt" in verdict.counterexample.code
 
 
+def test_a_factor_of_which_nothing_is_said_may_be_negative() -> None:
+    @gsl.operator("gsl_tests::times")
+    def times(x: Tensor, *, by: float = 2.0) -> Tensor:
+        return x * by
+
+    x = pat.Wildcard(dtype="float32")
+    product = times(x)
+    wrong = Subst(op.ReLU(product), product.like(op.ReLU(x)))
+    assert isinstance(verify(wrong, suggest=False), Refuted)
+    right = Subst(op.ReLU(product), product.like(op.ReLU(x)), where=product.by > 0)
+    assert isinstance(verify(right, max_examples=20), Supported)
+
+
 def test_a_rule_brings_the_operators_that_it_names() -> None:
     wl = exported(Called())
     assert "gsl_tests::rms_norm" not in wl.text()  # an opaque call

@@ -101,6 +101,15 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("instance by name", lambda: GROUP(TEMPLATE, "0"), TypeError, ["number of an instance", "'0'"]),
     ("attribute of a variadic", lambda: GROUP.strides, AttributeError, ["known are length"]),
     ("attribute of an instance", lambda: GROUP(TEMPLATE, 0).strides, AttributeError, ["instance 0 of nn.relu"]),
+    ("call of an operator that is left out", lambda: op.ReLU(op.Tanh), TypeError, ["a call of it is op.Tanh(…)"]),
+    ("name as operand", lambda: op.ReLU(X) | "tanh", TypeError, ["a call of an operator by its name is is_op('tanh')"]),
+    ("argument of a leaf", lambda: pat.Wildcard(shpe=(1,)), TypeError, ["pat.Wildcard", "'shpe'", "'shape'"]),  # type: ignore[call-arg]
+    ("two numbers of dimensions", lambda: pat.Param(shape=(1, 2), ndim=3), ValueError, ["2 dimensions", "ndim= is 3"]),
+    ("demand of nothing", lambda: X.has_dtype(None), TypeError, ["has_dtype", "got None"]),
+    ("one name for a list", lambda: pat.same_attr(CONV, "strides"), TypeError, ["names=", "write ['strides']"]),
+    ("power", lambda: X**2, TypeError, ["** builds no call", "op.Power(a, b)"]),  # type: ignore[operator]
+    ("remainder", lambda: 7 % X, TypeError, ["% builds no call", "op.FloorMod(a, b)"]),  # type: ignore[operator]
+    ("whole quotient", lambda: X // W, TypeError, ["// builds no call", "op.FloorDivide(a, b)"]),  # type: ignore[operator]
     ("like: attribute", lambda: CONV.like(X, W, stride=(1, 1)), AttributeError, ["nn.conv2d.like", "'strides'"]),
     ("like: type is no attribute", lambda: CONV.like(X, W, shape=(1,)), AttributeError, ["nn.conv2d.like", "'shape'"]),
     ("like: operands", lambda: CONV.like(X), ValueError, ["nn.conv2d takes 2 operands", "got 1"]),
@@ -307,6 +316,15 @@ def test_a_demand_that_is_no_argument_of_a_native_call() -> None:
     for target in (torch.erfinv, torch.ops.aten.erfinv.default):
         with pytest.raises(PatternError, match=r"erfinv.* has no argument 'shape'; .* is written \.has_shape\(…\)"):
             pat.Call(target, X, shape=(2,))
+
+
+@pytest.mark.torch
+def test_an_argument_that_an_operator_of_torch_lacks() -> None:
+    import torch
+
+    with pytest.raises(UnknownAttributeError, match=r"nansum\.default has no argument 'dims': did you mean 'dim'"):
+        pat.Call(torch.ops.aten.nansum.default, X, dims=[0])
+    assert pat.Call(torch.sum, X, axis=0).attrs == {"axis": Literal(0)}  # an argument of the function alone
 
 
 # Demands on types

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gsl import Subst, pat
+from gsl import Subst, op, pat
 from gsl.errors import PatternError
 from tests.programs.functions import SHAPES, eager, fused
 
@@ -202,6 +202,7 @@ def test_sizes_of_which_nothing_says_whether_they_are_equal() -> None:
         (lambda *x: x[0], "*x stands for any number of parameters"),
         (returns_a_number, "expected that it returns a tensor or a tuple of tensors, but found a int"),
         (3, "expected a function of tensors, a module of torch, a workload"),
+        (op.ReLU(pat.Wildcard()), "got nn.relu(Wildcard); of patterns, a rule is Subst(source, target)"),
         (torch.relu, "its parameters are not known"),
     ],
 )

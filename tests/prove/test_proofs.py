@@ -84,6 +84,7 @@ def defined(function: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern]) -> Su
     Subst(op.Sqrt(op.Square(x := pat.Wildcard())), x, name="a sign that is lost"),
     Subst(op.Matmul(y := pat.Wildcard(ndim=2), z := pat.Wildcard(ndim=2)), op.Matmul(z, y), name="exchanged"),
     Subst(op.Mean(s := pat.Wildcard(ndim=2), axis=(0,)), op.Sum(s, axis=(0,)), name="not divided"),
+    Subst(op.ReLU(op.Exp(u := pat.Wildcard())), op.Exp(u), name="a sign that stands between", fuzzy="negative"),
     Subst(op.Max(t := pat.Wildcard(ndim=2), axis=(0,)), op.Max(t, axis=(1,)), name="another axis",
           where=t.shape[0] == t.shape[1]),
 ], ids=lambda rule: rule.name)  # fmt: skip

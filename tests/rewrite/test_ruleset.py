@@ -161,9 +161,15 @@ def test_matches_and_explanations_of_all_rules() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: RuleSet([op.ReLU(x)]), "made of Subst"),
+        (lambda: RuleSet([op.ReLU(x)]), r"^test_ruleset\.py:\d+: a RuleSet is made of Subst, got nn.relu"),
+        (lambda: RuleSet([RuleSet([A])]), r"got <RuleSet of 1 rules, .*; its rules are written \[\*rules\]"),  # type: ignore[list-item]
+        (lambda: RuleSet("BOOK"), r"as RuleSet\(\[rule\]\), got 'BOOK'"),  # type: ignore[arg-type]
+        (lambda: RuleSet([A], tidy="yes"), "tidy= is True or False, got 'yes'"),  # type: ignore[arg-type]
         (lambda: RuleSet(A), r"as RuleSet\(\[rule\]\), got <Subst a>"),  # type: ignore[arg-type]
-        (lambda: Subst(op.ReLU(x), x, priority="high"), "priority= a number, got None and 'high'"),  # type: ignore[arg-type]
+        (lambda: Subst(op.ReLU(x), x, priority="high"), "priority= of a rule is a number, got 'high'"),  # type: ignore[arg-type]
+        (lambda: Subst(op.ReLU(x), x, extern_use="no"), "extern_use= of a rule is True, False or None, got 'no'"),  # type: ignore[arg-type]
+        (lambda: Subst(op.ReLU(x), x, distinct=1), "distinct= of a rule is True or False, got 1"),  # type: ignore[arg-type]
+        (lambda: Subst(op.ReLU(x), x, doc=4), "doc= of a rule is a string, got 4"),  # type: ignore[arg-type]
         (lambda: RuleSet([], strategy="larges"), "did you mean 'largest'"),
         (lambda: RuleSet([], strategy=None), "unknown strategy None: known are first, "),  # type: ignore[arg-type]
         (lambda: alternate(A, chain("nn.relu")), "alternate takes a list of rules and sets, and then a wor"),  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Refuted, Subst, Supported, op, pat
+from gsl import Refuted, Subst, Supported, attr, op, pat
 from gsl.verify import Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
 from tests.verify.wrong import WRONG, padded_twice
@@ -206,6 +206,60 @@ def clipped_integers() -> Subst:
     return Subst(op.Clip(x, a_min=-100, a_max=100), x)
 
 
+def clipped_twice() -> Subst:
+    """Right where the two ranges have a number in common."""
+    x, none = pat.Wildcard(dtype="float32"), attr.Const(None)
+    inner = op.Clip(x)
+    outer = op.Clip(inner)
+    low, high = attr.max(inner.a_min, outer.a_min), attr.min(inner.a_max, outer.a_max)
+    bounds = (inner.a_min, inner.a_max, outer.a_min, outer.a_max)
+    return Subst(outer, op.Clip(x, a_min=low, a_max=high), where=[bound != none for bound in bounds])
+
+
+def counted_backwards() -> Subst:
+    """Right for steps of one."""
+    numbers = op.Arange(dtype="int64")
+    turned = op.Arange(start=numbers.stop - 1, stop=numbers.start - 1, step=-1 * numbers.step, dtype="int64")
+    return Subst(op.Reverse(numbers, axis=(0,)), turned)
+
+
+def few_diagonals() -> Subst:
+    """Right up to the diagonal next to the main one."""
+    upper = op.Trilu(x := pat.Wildcard(ndim=2), upper=True)
+    return Subst(upper, upper.like(x, k=attr.min(upper.k, 1)))
+
+
+def main_diagonal() -> Subst:
+    data, diagonal = pat.Wildcard(ndim=2), pat.Wildcard()
+    written = op.MatrixSetDiag(data, diagonal, align="RIGHT_LEFT")
+    return Subst(written, op.MatrixSetDiag(data, diagonal, k=(0, 0)), where=written.k[1] >= 0)
+
+
+def mask_of_other_places() -> Subst:
+    q, k, v = (pat.Wildcard(ndim=4, dtype="float32") for _ in range(3))
+    mask = pat.Wildcard(ndim=4, dtype="float32")
+    attention = op.Attention(q, k, v, mask, enable_gqa=False)
+    return Subst(attention, attention.like(q, k, v, op.Reverse(mask, axis=(0,))))
+
+
+def sign_of_a_zero() -> Subst:
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    return Subst(op.Atan2(x * 0.0, y), op.Atan2(op.ZerosLike(x), y))
+
+
+def quotient_of_zeros() -> Subst:
+    """The factor has no value where the numbers are equal."""
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    return Subst(x + y, op.Log(op.Exp(x) * op.Exp(y)) / (x - y) * (x - y))
+
+
+def variance_of_one() -> Subst:
+    """What is added makes many columns of one."""
+    x, y = pat.Wildcard(ndim=2, dtype="float32"), pat.Wildcard(ndim=1, dtype="float32")
+    spread = op.Variance(x + y)
+    return Subst(spread, spread.like(x), where=[spread.unbiased, x.shape[1] == 1, spread.axis == (1,)])
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -213,7 +267,8 @@ def clipped_integers() -> Subst:
         partial(cast_twice, "int64", "float16", "float32"),  # beyond 2**11
         partial(cast_twice, "int64", "int32", "bool"),  # 2**32
         partial(cast_twice, "float64", "float32", "int64"),  # next to 1
-        indices_from_the_end, leaky_maximum, clipped_integers, padded_twice,
+        indices_from_the_end, leaky_maximum, clipped_integers, padded_twice, clipped_twice, counted_backwards,
+        few_diagonals, main_diagonal, mask_of_other_places, sign_of_a_zero, quotient_of_zeros, variance_of_one,
     ],
 )  # fmt: skip
 def test_a_mistake_on_few_numbers_is_found(make: Callable[[], Subst]) -> None:

@@ -464,7 +464,15 @@ def from_model(
             f"{type(model).__name__} can't be called with these example inputs: {error}; give those with which it is "
             "traced, in order: Workload.from_torch(model, (x,))"
         ) from None
-    return from_exported(torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes))
+    try:
+        exported = torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+        raise FrontEndError(
+            f"torch.export can't export {type(model).__name__} with these example inputs: {reason}; give those with "
+            "which it runs, or export it and use Workload.from_exported"
+        ) from error
+    return from_exported(exported)
 
 
 def program(source: Any) -> Program:

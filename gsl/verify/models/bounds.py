@@ -121,8 +121,18 @@ class Bounds(Algebra):
         outside, self.inside = self.inside, True
         try:
             return super().__call__(op, *operands, **attrs)
+        except UncoveredCall:
+            return _undefined(op, operands, attrs)
         finally:
             self.inside = outside
+
+
+def _undefined(op: str, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Rounded:
+    """The value of a call that is not covered by its definition, as the variance of one element: it is certain that
+    there is none."""
+    value = meaning(op)(torch, *map(value_of, operands), **attrs)
+    doubtful = any(isinstance(x, Rounded) and bool(x.error.isinf().any()) for x in operands)
+    return Rounded(value, torch.where(value.isnan() & (not doubtful), 0.0, torch.inf))
 
 
 def _known(value: Any, spread: Any, own: Any = 0.0) -> Rounded:
@@ -165,7 +175,7 @@ def _corners(op: str, values: Sequence[Any], errors: Sequence[Any], attrs: Mappi
     for signs in itertools.product((-1, 1), repeat=len(inexact)):
         corner = list(values)
         for sign, i in zip(signs, inexact):
-            corner[i] = values[i] + sign * steps[i]
+            corner[i] = torch.where(steps[i] > 0, values[i] + sign * steps[i], values[i])  # 0 added to -0.0 is 0.0
         found = _meant(op, corner, attrs).double()
         same = (found == result) | (found.isnan() & result.isnan())
         change = torch.maximum(change, torch.where(same, 0.0, (found - result).abs().nan_to_num(torch.inf, torch.inf)))
@@ -187,9 +197,12 @@ def _product_errors(
 def _quotient_errors(
     op: str, values: Sequence[Any], errors: Sequence[Any], attrs: Mapping[str, Any], result: Any
 ) -> Any:
-    least = _double(values[1]).abs() - errors[1]
+    dividend, divisor = (_double(x).abs() for x in values)
     spread = errors[0] + result.abs() * errors[1]
-    return torch.where(least > 0, spread / least, torch.where(errors[0] + errors[1] > 0, torch.inf, 0.0))
+    # A number divided by 0 is infinite, unless it may be 0 itself.
+    certain = (errors[1] == 0) & ((errors[0] == 0) | (dividend > errors[0]))
+    by_zero = torch.where(certain, 0.0, torch.inf)
+    return torch.where(divisor > errors[1], spread / (divisor - errors[1]), by_zero)
 
 
 def _equality(op: str, values: Sequence[Any], errors: Sequence[Any], attrs: Mapping[str, Any], result: Any) -> Any:

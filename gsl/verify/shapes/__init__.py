@@ -27,7 +27,7 @@ def by_example(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 _VALUES: Final[dict[type, tuple[Any, ...]]] = {
-    float: (0.5, 0.125, 1.0), int: (1, 2, 0, 3), bool: (False, True), tuple: ((1,), (0,)),
+    float: (0.5, 0.125, 1.0, -1.5, 3.0), int: (1, 2, 0, 3, -1), bool: (False, True), tuple: ((1,), (0,)),
 }  # fmt: skip
 """Values of attributes of which none is said, by the type of the default."""
 _MOST: Final = 2
@@ -115,6 +115,8 @@ def _shape(s: Solver, axes: tuple[Axis, ...], sizes: dict[str, Any]) -> tuple[in
             shape += sizes[axis.names[0]]
         else:
             shape.append(axis.factor * math.prod(sizes[name] for name in axis.names))
+    if any(size < 0 for size in shape if size is not None):
+        raise Dead(f"an attribute that is a size is negative: {shape}")
     return tuple(shape)
 
 

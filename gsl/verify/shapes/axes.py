@@ -133,9 +133,16 @@ def take(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 def set_diag(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     data = s.solve(draft.operands[0], Goal(goal.shape, goal.dtype, s.rank(goal, 2, options=(2, 3))))
-    s.attr(draft, "k")
-    s.attr(draft, "align")
-    s.solve(draft.operands[1], Goal((*data.shape[:-2], min(data.shape[-2:])), data.dtype))
+    rows, columns = data.shape[-2:]
+    low, high = s.attr(draft, "k", _DIAGONALS, lambda k: -rows < k[0] and k[1] < columns)
+    s.attr(draft, "align", ("RIGHT_LEFT", "LEFT_LEFT", "LEFT_RIGHT", "RIGHT_RIGHT"))
+    longest = min(rows + min(high, 0), columns - max(low, 0))
+    count = (high - low + 1,) if low < high else ()
+    s.solve(draft.operands[1], Goal((*data.shape[:-2], *count, longest), data.dtype))
+
+
+_DIAGONALS = ((0, 0), (1, 1), (-1, -1), (-1, 1), (0, 2))
+"""The lowest and the highest diagonal."""
 
 
 _ALONG = LetterRule(_same, _preferred(-1), "axis")

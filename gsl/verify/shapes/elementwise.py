@@ -138,10 +138,12 @@ def made(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def arange(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """As many numbers as are wanted: the end is where one more would be, or before that."""
     (size,) = goal.sizes(1)
-    s.attr(draft, "start", (0,))
-    s.attr(draft, "step", (1,))
-    s.attr(draft, "stop", [s.size(size)])
+    count = s.size(size)
+    start = s.attr(draft, "start", (0, 1, -2))
+    step = s.attr(draft, "step", (1, 2, -1, -3))
+    s.attr(draft, "stop", dict.fromkeys((start + count * step, start + (count - 1) * step + (1 if step > 0 else -1))))
     s.attr(draft, "dtype", (goal.dtype or "", "float32", "int64"))
 
 

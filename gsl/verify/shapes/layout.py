@@ -318,10 +318,15 @@ def layout_transform(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    for name, value in (("lhs_begin", 0), ("lhs_end", None), ("rhs_begin", 0), ("rhs_end", None)):
-        s.attr(draft, name, (value,))
-    like = s.solve(draft.operands[1], goal.with_dtype(None))
-    s.solve(draft.operands[0], Goal(_refactored(s, like.shape, None), goal.dtype))
+    """All axes become those of the other tensor; on either side, the first axis may be left out."""
+    kept, skipped = s.attr(draft, "lhs_begin", (0, 1)), s.attr(draft, "rhs_begin", (0, 1))
+    s.attr(draft, "lhs_end", (None,))
+    s.attr(draft, "rhs_end", (None,))
+    like = s.solve(draft.operands[1], goal.with_dtype(None) if kept == skipped else ANY)
+    if len(like.shape) < skipped:
+        raise Dead(f"rank {len(like.shape)} where axes from {skipped} on are wanted")
+    first = like.shape[:kept] if kept == skipped else [s.choices.size() for _ in range(kept)]
+    s.solve(draft.operands[0], Goal((*first, *_refactored(s, like.shape[skipped:], None)), goal.dtype))
 
 
 RULES: dict[str, ShapeRule] = {

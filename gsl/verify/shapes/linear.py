@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gsl.graph.node import TUPLE
@@ -95,7 +95,16 @@ def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     k = s.solve(key, Goal((*before, heads, length, q.shape[-1]), q.dtype))
     s.solve(value, Goal((*k.shape[:-1], wanted[-1]), q.dtype))
     for operand in mask:
-        s.solve(operand, Goal((q.shape[-2], k.shape[-2]), q.dtype))
+        own = s.wanted(operand)
+        shapes = [m for m in _masks(q.shape[:-2], q.shape[-2], k.shape[-2]) if own.rank in (None, len(m))]
+        s.solve(operand, Goal(pick(s.choices, shapes), q.dtype))
+
+
+def _masks(batch: tuple[int, ...], rows: int, columns: int) -> Iterable[tuple[int, ...]]:
+    """The shapes of a mask: with some of the axes before the last two, or the same for all places of one."""
+    fronts = [batch[place:] for place in range(len(batch), -1, -1)]
+    fronts += [(*front[:-1], 1) for front in fronts if front]
+    return dict.fromkeys((*front, count, columns) for front in fronts for count in (rows, 1))
 
 
 _EQUATIONS = {
