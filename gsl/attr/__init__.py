@@ -12,7 +12,7 @@ from typing import Any
 
 from gsl.attr import ast as _ast
 from gsl.attr.evaluate import REDUCIBLE as _REDUCIBLE
-from gsl.attr.expr import Expr, to_ast
+from gsl.attr.expr import Expr, to_ast, to_condition
 from gsl.errors import PatternError, PatternTypeError, nearest
 
 __all__ = [
@@ -81,7 +81,7 @@ def LayoutRemap(source: Any, target: Any) -> Expr:
 
 def Cond(condition: Any, then: Any, otherwise: Any) -> Expr:
     """``then`` if the condition is true, else ``otherwise``; only the chosen side is evaluated."""
-    return Expr(_ast.Conditional(to_ast(condition), to_ast(then), to_ast(otherwise)))
+    return Expr(_ast.Conditional(to_condition(condition, "attr.Cond"), to_ast(then), to_ast(otherwise)))
 
 
 def Match(alternative: Any, clauses: Sequence[Any]) -> Expr:

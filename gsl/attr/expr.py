@@ -139,3 +139,17 @@ def to_ast(value: Any) -> Ast:
         f"{short(value)} of type {type(value).__name__} can't be an attribute: expected None, a bool, a number, a "
         "string, a tuple or list of these, or an attribute expression (of a pattern p: p.shape)"
     )
+
+
+def to_condition(value: Any, owner: str) -> Ast:
+    """The syntax tree of the condition of ``owner``, an expression that is true or false.
+
+    Raises PatternTypeError for a constant that is neither.
+    """
+    condition = to_ast(value)
+    if isinstance(condition, ast.Literal) and not isinstance(condition.value, bool):
+        raise PatternTypeError.here(
+            f"{owner}: the condition {short(value)} is neither true nor false: expected an attribute expression "
+            "(of a pattern p: p.ndim == 2), True or False"
+        )
+    return condition

@@ -28,27 +28,41 @@ WIDTH = 118
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command. Its return values are those of :class:`Exit`."""
-    options = parser().parse_args(arguments)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a process may have been started without
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (it is open as long as the process lives)
     terminal = Terminal.of(sys.stdout, sys.stderr)
+    shown = False
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *_: terminal.warn(message)
-            found = options.run(options, terminal)
-        sys.stdout.flush()
+        try:
+            options = parser().parse_args(arguments)
+            shown = options.traceback
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: terminal.warn(message)
+                found = options.run(options, terminal)
+        finally:
+            _flush()  # also what the parser prints before it exits
         return int(found)
     except KeyboardInterrupt:
         terminal.complain("interrupted")
         return int(Exit.INTERRUPTED)
     except BrokenPipeError:
-        # What is still buffered can't be written either, which the interpreter would complain about at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(Exit.CLOSED)
     except Exception as caught:
-        if options.traceback:
+        if shown:
             traceback.print_exception(caught, file=sys.stderr)
-        status, line = failure(caught, options.traceback)
+        status, line = failure(caught, shown)
         terminal.complain(f"error: {line}")
         return int(status)
+
+
+def _flush() -> None:
+    """Write what is buffered. What can't be written is dropped: the interpreter would complain about it at its end."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def parser() -> argparse.ArgumentParser:

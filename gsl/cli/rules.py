@@ -81,9 +81,12 @@ def selection(sources: Sequence[str], terminal: Terminal) -> RuleSelection:
     """The rules of all sources in their order. UsageError for a source that can't be found or read."""
     rules: dict[Subst, None] = {}
     sets: dict[str, RuleSet] = {}
+    read: dict[str, FoundRules] = {}
     for source in sources:
         place, names = _split(source)
-        found = _read(place, terminal).with_late(names)
+        if place not in read:  # each file is run once, so that its rules are the same ones
+            read[place] = _read(place, terminal)
+        found = read[place].with_late(names)
         if not found.rules:
             raise UsageError(f"{place} has no rules{_WHERE if READERS.get(Path(place).suffix, _file) is _file else ''}")
         rules.update(dict.fromkeys(_chosen(found.rules, names, place)))

@@ -11,6 +11,7 @@ from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError,
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.rewrite import Subst
 from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
+from gsl.verify.many import may_keep
 
 LIST_EXAMPLES = """\
 gsl list rules                                                      # the rule book
@@ -121,8 +122,11 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Verify the rules and print the verdicts; 1 if a rule is wrong."""
-    if options.keep is not None and options.keep.is_dir():
-        raise UsageError(f"--keep: {options.keep} is a folder; give the name of a file in it")
+    if options.keep is not None:
+        if options.keep.is_dir():
+            raise UsageError(f"--keep: {options.keep} is a folder; give the name of a file in it")
+        if not may_keep(options.keep):
+            raise UsageError(f"--keep: {options.keep} is no file of verdicts; give another name")
     rules = selection(options.rules, terminal).rules
     found = verdicts(
         rules, max_examples=options.max_examples, seed=options.seed, mutate=options.mutate, prove=options.prove,

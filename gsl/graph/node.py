@@ -143,6 +143,12 @@ class Node:
             place = users.index(user)
             self.users = users[:place] + users[place + 1 :]
 
+    def __deepcopy__(self, memo: Any) -> Node:
+        return self  # as a node of one view, which is not copied with it
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"%{self.name} is a node of the view of one native graph and is not pickled: keep its name")
+
     def __repr__(self) -> str:
         return f"<{self.name or '?'}: {op_name(self.op)}>"
 

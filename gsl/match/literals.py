@@ -28,12 +28,17 @@ def known_value(node: Node) -> Any:
     value = node.attrs.get("value") if node.op in (PARAM, CONST) else None
     if value is None or not hasattr(value, "shape"):
         return value if isinstance(value, (bool, int, float)) else None
-    odd = (str(value.dtype), str(getattr(value, "layout", "")), str(getattr(value, "device", "")), type(value).__name__)
-    return None if any(word in " ".join(odd) for word in _NOT_COMPARED) else value
+    return None if _is_any(_INCOMPARABLE, value) or _is_any(("complex", "float8"), value) else value
 
 
-_NOT_COMPARED: Final = ("complex", "float8", "sparse", "qint", "quint", "meta", "FakeTensor")
-"""The words that tell tensors whose elements are not compared with numbers: by dtype, layout, device, and class."""
+_INCOMPARABLE: Final = ("sparse", "qint", "quint", "meta", "FakeTensor")
+"""The words that tell tensors whose elements are not known, or not compared: by dtype, layout, device, and class."""
+
+
+def _is_any(words: tuple[str, ...], tensor: Any) -> bool:
+    """True for a tensor whose dtype, layout, device or class has one of these words in its name."""
+    names = f"{tensor.dtype} {getattr(tensor, 'layout', '')} {getattr(tensor, 'device', '')} {type(tensor).__name__}"
+    return any(word in names for word in words)
 
 
 def equal_literal(wanted: Any, actual: Any) -> bool:
@@ -45,8 +50,8 @@ def equal_literal(wanted: Any, actual: Any) -> bool:
         if hasattr(wanted, "shape"):
             wanted = wanted.item() if tuple(wanted.shape) == () else None
         return isinstance(wanted, bool) is isinstance(actual, bool) and bool(wanted == actual)
-    if str(getattr(actual, "layout", "torch.strided")) != "torch.strided" or getattr(actual, "is_quantized", False):
-        return False  # sparse and quantised tensors are not compared
+    if _is_any(_INCOMPARABLE, actual):
+        return False
     import numpy
 
     values = numpy.asarray(wanted)

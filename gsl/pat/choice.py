@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gsl.attr.ast import Ast
-from gsl.attr.expr import to_ast
+from gsl.attr.expr import to_condition
 from gsl.errors import PatternError, PatternTypeError
 from gsl.pat.base import Pattern
 from gsl.pat.call import to_pattern
@@ -131,7 +131,8 @@ class Cond(Pattern):
     otherwise: Pattern
 
     def __init__(self, predicate: Any, then: Any, otherwise: Any) -> None:
-        super().__init__(predicate=to_ast(predicate), then=to_pattern(then), otherwise=to_pattern(otherwise))
+        condition = to_condition(predicate, "pat.Cond")
+        super().__init__(predicate=condition, then=to_pattern(then), otherwise=to_pattern(otherwise))
 
     def children(self) -> Iterator[Pattern]:
         yield self.then

@@ -39,7 +39,7 @@ class Kept:
     """
 
     def __init__(self, path: Path, options: Mapping[str, Any]) -> None:
-        if not _is_own(path):
+        if not may_keep(path):
             raise PatternError(f"keep: expected the name of a file of verdicts, or a new one; {path} is another file")
         self._seed = options["seed"]
         self._store = Store(path)
@@ -81,8 +81,8 @@ def _read(text: Any) -> Verdict | None:
         return None
 
 
-def _is_own(path: Path) -> bool:
-    """True if there is no such file, or an empty one, or one of a :class:`Store`."""
+def may_keep(path: Path) -> bool:
+    """True if verdicts can be kept there: there is no such file, or an empty one, or one of a :class:`Store`."""
     try:
         with path.open("rb") as file:
             return file.read(len(_HEADER)) in (b"", _HEADER)

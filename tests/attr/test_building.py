@@ -41,6 +41,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("operator function", lambda: attr.ReduceTuple(operator.sub, SHAPE), ValueError, ["can't reduce with"]),
     ("number of clauses", lambda: attr.Match(ALT, [1]), ValueError, ["expected 2 clauses", "got 1"]),
     ("match on no alternative", lambda: attr.Match(X, [1]), TypeError, ["expected an Alt", "Wildcard"]),
+    ("condition", lambda: attr.Cond("a", 1, 2), TypeError, ["attr.Cond", "'a'", "neither true nor false"]),
     ("step without stop", lambda: attr.Range(5, step=2), ValueError, ["step needs start and stop"]),
     ("max of no values", lambda: attr.max(), ValueError, ["attr.max", "got nothing"]),
 ]

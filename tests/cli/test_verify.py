@@ -149,6 +149,8 @@ def test_a_rule_is_found_once_wherever_it_stands(tmp_path: Path, capsys: pytest.
     )
     _, out, _ = run(capsys, path, *FEW)
     assert out.splitlines()[-1] == "2 rules: 2 supported"
+    _, out, _ = run(capsys, path, f"{path}:two", *FEW)
+    assert out.splitlines()[-1] == "2 rules: 2 supported"
 
 
 def test_modules_beside_a_file_can_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,6 +176,7 @@ def test_modules_beside_a_file_can_be_imported(tmp_path: Path, capsys: pytest.Ca
         (["gsl.errors"], "gsl.errors has no rules: a rule is a Subst, or in a RuleSet or list, at module level"),
         ([":swish"], "':swish': names of rules stand after the colon, as in rules.py:swish"),
         (["{rules}", "--keep", "."], "--keep: . is a folder; give the name of a file in it"),
+        (["{rules}", "--keep", "{rules}"], "--keep: {rules} is no file of verdicts; give another name"),
     ],
 )
 def test_usage_errors(arguments: list[str], text: str, rules: Path, capsys: pytest.CaptureFixture[str]) -> None:

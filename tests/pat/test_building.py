@@ -65,6 +65,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("one alternative", lambda: pat.Alt(X), ValueError, ["two alternatives or more, got 1"]),
     ("clauses", lambda: pat.Match(ALT, [X]), ValueError, ["expected 2 clauses", "got 1"]),
     ("match without alternative", lambda: pat.Match(X, [X]), TypeError, ["expected an Alt", "Wildcard"]),  # type: ignore[arg-type]
+    ("condition that is a string", lambda: pat.Cond("a", X, W), TypeError, ["pat.Cond", "'a'", "neither true nor"]),
+    ("condition that is a number", lambda: pat.Cond(attr.Const(1), X, W), TypeError, ["pat.Cond", "1", "neither true"]),
     ("truth", lambda: bool(X), TypeError, ["a pattern (Wildcard) has no truth value", "& | ~"]),
     ("and", lambda: X and W, TypeError, ["no truth value"]),
     ("iteration", lambda: list(CONV), TypeError, ["can't be iterated", "pat.Variadic"]),

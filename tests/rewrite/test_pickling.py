@@ -163,6 +163,16 @@ def test_functions_that_can_not_be_pickled(options: dict[str, Any], text: str) -
     assert copy.deepcopy(rule) is rule
 
 
+def test_what_belongs_to_a_view() -> None:
+    view = relus()
+    rule = Subst(RELU, op.Tanh(X), name="tanh")
+    match = next(iter(rule.match(view)))
+    assert dict(copy.deepcopy(match).items()) == dict(match.items()), "the nodes are those of the view"
+    for value in (match, Subst(op.Tanh(RELU), X, name="none").explain(view), view):
+        with pytest.raises(TypeError, match=r"view .* not pickled"):
+            pickle.dumps(value)
+
+
 def test_deep_rules() -> None:
     deep: pat.Pattern = X
     for _ in range(3000):

@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from gsl import RuleSet, Subst, Workload, op
-from gsl.rules import OPTIMISING, RULES
+from gsl.rules import NORMAL, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.nets import NetOfOne
 from tests.torch.models import SMALL, Branches, X, equal
@@ -148,3 +148,20 @@ def test_an_output_may_become_an_input() -> None:
     new = copy(Workload.from_torch(module, (torch.ones(2),)))
     equal(saved_and_loaded(new.exported).module()(torch.ones(2)), module(torch.ones(2)))
     assert new.trace.count() == 1
+
+
+def test_calls_that_are_replaced_twice_leave_their_module_to_the_last_ones() -> None:
+    """Two unsqueezes become a reshape each, and these become one."""
+    inner = nn.Sequential(model(lambda self, a: torch.relu(a.unsqueeze(0).unsqueeze(0))))
+    new = NORMAL(Workload.from_torch(inner, (IMAGES,)), iterative=True)
+    assert new.op_counts() == {"reshape": 1, "nn.relu": 1}
+    equal(torch.export.unflatten(new.exported)(IMAGES), inner(IMAGES))
+
+
+def test_a_call_that_replaces_those_of_several_modules_is_part_of_the_one_around_them() -> None:
+    module = Branches().eval()
+    new = ALL(Workload.from_torch(nn.Sequential(module), (IMAGES,)))
+    assert new.trace.count("parallel-dense-bias-variadic")
+    (merged,) = [node for node in new.graph.nodes if node.op == "nn.dense"]
+    assert new.program.scope(merged) == ("0",)
+    equal(torch.export.unflatten(new.exported)(IMAGES), module(IMAGES))

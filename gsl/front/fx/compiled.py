@@ -86,7 +86,7 @@ class CompiledProgram(GraphModuleProgram):
 
     def _loader(self) -> FxLoader:
         graph = self._module.graph
-        return FxLoader(self._module, graph, self._leaves(), self._values, infer, autocast=is_autocast(graph))
+        return FxLoader(graph, self._leaves(), self._values, infer, autocast=is_autocast(graph))
 
     def store(self, graph: Graph) -> CompiledProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""

@@ -14,7 +14,7 @@ from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
 from gsl.front.fx.custom import FUNCTIONALIZED
-from gsl.front.fx.handle import nodes_in
+from gsl.front.fx.handle import FxLeaves, nodes_in
 from gsl.front.fx.reader import CALLS, LOOKING_AROUND, PLACING, FxReader
 from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
 from gsl.front.fx.spellings import effects
@@ -43,8 +43,8 @@ _IMPURE_BUILTINS: Final = frozenset((print, setattr, delattr, input, exec, eval,
 class EffectReader(FxReader):
     """The readings of the calls of one native graph, and their effects; alike calls have one form that tells both."""
 
-    def __init__(self, root: torch.nn.Module, values: Values) -> None:
-        super().__init__(root, values)
+    def __init__(self, leaves: FxLeaves, values: Values) -> None:
+        super().__init__(leaves, values)
         self.forms: dict[fx.Node, FxCallSignature | None] = {}
         """The forms of calls that were found so far."""
         self.operands: dict[fx.Node, tuple[fx.Node, ...]] = {}
@@ -364,7 +364,7 @@ def _is_understood(module: torch.nn.Module) -> bool:
         return spellings.is_plain(module)
     if not isinstance(module, fx.GraphModule):
         return type(module).__module__.startswith("torch.nn.modules.")
-    reader = EffectReader(module, Values())
+    reader = EffectReader(FxLeaves(module), Values())
     calls = [node for node in module.graph.nodes if node.op in CALLS]
     return not any(reader.mutated(node) or reader.effect(node) for node in calls)
 

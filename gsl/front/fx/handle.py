@@ -125,7 +125,7 @@ class FxExpansion(Expansion):
 def module_path(node: Node) -> tuple[str, ...]:
     """The names of the modules that a node of a view is part of, from the outermost one; none where torch kept none.
 
-    A new call has the place of the call that it replaces, as it has its stack trace.
+    A new call has the place of the call that it replaces, or of the module around all those that it replaces.
     """
     native = native_of(node)
     stack = None if native is None else native.meta.get("nn_module_stack")

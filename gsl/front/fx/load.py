@@ -45,7 +45,6 @@ class FxLoader(Loader):
 
     def __init__(
         self,
-        root: fx.GraphModule,
         graph: fx.Graph,
         leaves: FxLeaves,
         values: Values,
@@ -60,7 +59,7 @@ class FxLoader(Loader):
         self.leaves = leaves
         self.values = values
         self.infer = infer
-        self.reader = EffectReader(root, values)
+        self.reader = EffectReader(leaves, values)
         self.fields: dict[fx.Node, Canon] = {}
         """The readings of fields of native calls that have no view node of their own, and of layers that use one."""
         self.groups: dict[Any, fx.GraphModule] = {}
@@ -394,7 +393,7 @@ class FxLoader(Loader):
 
     def _inner(self, module: fx.GraphModule) -> FxLoader:
         """The loader of the graph of a group."""
-        inner = FxLoader(module, module.graph, FxLeaves(module), Values(), self.infer)
+        inner = FxLoader(module.graph, FxLeaves(module), Values(), self.infer)
         inner.declared = self.declared
         return inner
 

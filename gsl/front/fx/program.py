@@ -103,7 +103,7 @@ class FxProgram(Extended, ABC):
         return graph
 
     def _loader(self) -> FxLoader:
-        return FxLoader(self._root, self._root.graph, self._leaves(), self._values, infer)
+        return FxLoader(self._root.graph, self._leaves(), self._values, infer)
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""

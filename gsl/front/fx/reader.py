@@ -11,9 +11,10 @@ from torch import fx
 from torch._ops import OpOverload
 
 from gsl.front.fx import spellings
+from gsl.front.fx.handle import FxLeaves
 from gsl.front.fx.values import Values, device_of, dim_of
 from gsl.front.tree import NOT_COVERED, Canon
-from gsl.graph import SymDim, TensorType
+from gsl.graph import CONST, PARAM, SymDim, TensorType
 
 CALLS: Final = ("call_function", "call_method", "call_module")
 
@@ -21,8 +22,9 @@ CALLS: Final = ("call_function", "call_method", "call_module")
 class FxReader:
     """The readings of the calls of one native graph, each made once."""
 
-    def __init__(self, root: torch.nn.Module, values: Values) -> None:
-        self.root = root
+    def __init__(self, leaves: FxLeaves, values: Values) -> None:
+        self.leaves = leaves
+        self.root = leaves.root
         self.values = values
         self._read: dict[fx.Node, Canon | None] = {}
 
@@ -78,16 +80,17 @@ class FxReader:
                 return Canon("nn.bias_add", tuple(operands), {"axis": -1})
         return canon
 
-    @staticmethod
-    def is_literal(node: fx.Node) -> bool:
-        """True for a call that only makes a tensor of the program's own literal out of it."""
-        return node.target in _LIFTS or FxReader.detaches_literal(node)
+    def is_literal(self, node: fx.Node) -> bool:
+        """True for a call that only makes a tensor of the program's own literal, or weight without a gradient, out of
+        it."""
+        leaf = lifted(node)
+        if leaf is None or leaf.op not in ("placeholder", "get_attr") or self.leaves.kind(leaf) not in (PARAM, CONST):
+            return False
+        return not getattr(self.leaves.leaf(leaf).value, "requires_grad", False)
 
-    @staticmethod
-    def detaches_literal(node: fx.Node) -> bool:
+    def detaches_literal(self, node: fx.Node) -> bool:
         """True for a call that detaches a literal, which has no gradient anyway."""
-        operand = node.args[0] if node.target in _DETACHES and node.args else None
-        return isinstance(operand, fx.Node) and FxReader.is_literal(operand)
+        return node.target in _DETACHES and self.is_literal(node)
 
     def adds_bias(self, node: fx.Node) -> bool:
         """True for a call that adds a vector to a product of matrices, along its last axis."""
@@ -181,14 +184,19 @@ _ADDS: Final = frozenset(
 
 _LIFTS: Final = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
 _DETACHES: Final = (torch.ops.aten.detach_.default, torch.ops.aten.detach.default)
-MAKES_LITERAL: Final = (*_LIFTS, *_DETACHES)
-"""Calls that may only make a tensor of the program's own literal out of it."""
-
 LOOKING_AROUND: Final = frozenset(
     id(target) if isinstance(target, OpOverload) else target for target in (*PLACING, *_ADDS, *_DETACHES)
 )
 """Calls whose reading depends on more than the types of their operands: operators of torch by their addresses, because
 their hashes take long."""
+
+def lifted(node: fx.Node) -> fx.Node | None:
+    """The operand of a lift, of a call that lifts it or detaches the result; ``None`` for any other call."""
+    while node.target in _DETACHES and node.args and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    operand = node.args[0] if node.target in _LIFTS and node.args else None
+    return operand if isinstance(operand, fx.Node) else None
+
 
 _PRODUCTS: Final = (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -13,7 +14,7 @@ from torch._ops import OpOverload
 from torch.fx.graph import _illegal_names
 
 from gsl.errors import FrontEndError, nearest
-from gsl.front.core.handle import handle_of, is_literal
+from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.core.store import unique
 from gsl.front.fx import spellings
 from gsl.front.fx.builder import GraphBuilder
@@ -32,7 +33,8 @@ from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, OperatorName
 
-INHERITED: Final = ("stack_trace", "nn_module_stack", "source_fn_stack", "torch_fn", "seq_nr")
+_MODULES: Final = "nn_module_stack"
+INHERITED: Final = ("stack_trace", _MODULES, "source_fn_stack", "torch_fn", "seq_nr")
 """The metadata that a new native node takes over from the one that it replaces."""
 
 _LAYOUT_CHOSEN: Final = frozenset((
@@ -333,18 +335,20 @@ def inherited(node: Node) -> dict[str, Any]:
     if node.origin is None:
         native = native_of(node) if handle_of(node) is not None else None
         return {} if native is None else {key: native.meta[key] for key in INHERITED if key in native.meta}
-    names: dict[str, None] = {}
-    call = None
-    for old in node.origin.replaced:
-        native = native_of(old)
-        if native is not None:
-            names[native.name] = None
-            if native.op not in _READS:
-                call = native
-    before = {} if call is None else call.meta
-    meta: dict[str, Any] = {key: before[key] for key in INHERITED if key in before}
-    meta[RULE] = {"rule": node.origin.rule, "from": list(names)}
+    natives = [native for old in origins(node) if (native := native_of(old)) is not None]  # the last one first
+    calls = [native.meta for native in natives if native.op not in _READS]
+    meta: dict[str, Any] = {key: calls[0][key] for key in INHERITED if calls and key in calls[0]}
+    if _MODULES in meta:
+        meta[_MODULES] = _common([call.get(_MODULES, {}) for call in calls])
+    meta[RULE] = {"rule": node.origin.rule, "from": list(dict.fromkeys(native.name for native in reversed(natives)))}
     return meta
+
+
+def _common(stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The modules around all of some calls, of the modules around each, outermost first."""
+    levels = zip(*(stack.items() for stack in stacks))
+    shared = itertools.takewhile(lambda level: all(each == level[0] for each in level), levels)
+    return dict(level[0] for level in shared)
 
 
 def chooses_layout(node: Node) -> bool:

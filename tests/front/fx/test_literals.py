@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import Subst, Workload, op, pat
+from gsl.rules import NORMAL
 
 LOW, HIGH = torch.tensor(-0.5), torch.tensor(0.5)
 x, low, high = pat.Wildcard(), pat.Const(), pat.Const()
@@ -18,6 +21,17 @@ x, low, high = pat.Wildcard(), pat.Const(), pat.Const()
 class Bounded(nn.Module):
     def forward(self, x: torch.Tensor) -> Any:
         return torch.minimum(torch.maximum(x, LOW), HIGH)
+
+
+class Scaled(nn.Module):
+    """A model with a literal, by the name that torch gives it."""
+
+    def __init__(self, literal: torch.Tensor) -> None:
+        super().__init__()
+        self._tensor_constant0 = literal
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return x * self._tensor_constant0
 
 
 class Written(nn.Module):
@@ -71,6 +85,28 @@ def test_nobody_can_write_to_a_literal() -> None:
         assert (column.flatten().tolist(), factor.item()) == ([1.0, 2.0, 3.0], 2.5)
         column.zero_()
         factor.zero_()
+
+
+@pytest.mark.parametrize("lift", [torch.ops.aten.lift_fresh_copy, torch.ops.aten.lift_fresh])
+def test_a_detached_input_is_no_literal(lift: Any) -> None:
+    """A lift of what has a gradient stops none; the call that detaches its result does."""
+    old = Workload.from_fx(make_fx(lambda a: (lift(a).detach() * a).sum())(X), (X,))
+    new = NORMAL(old, iterative=True)
+    gradients = []
+    for module in (old.mod, new.mod):
+        fed = X.clone().requires_grad_()
+        module(fed).backward()
+        gradients.append(fed.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("make", [FakeTensorMode, lambda: torch.device("meta")])
+def test_a_literal_without_numbers_equals_none(make: Any) -> None:
+    with make():
+        half = torch.full((3,), -0.5)
+    rule = Subst(x * pat.Const(-0.5), op.Negative(x), name="half")
+    assert not rule(Workload.from_fx(fx.symbolic_trace(Scaled(half)))).trace.count()
+    assert rule(Workload.from_fx(fx.symbolic_trace(Scaled(torch.full((3,), -0.5))))).trace.count() == 1
 
 
 ROOT = 2**0.5

@@ -259,12 +259,6 @@ def _copy(c: BoundCall) -> Canon:
     return Canon("copy", (tensor(c, c.input),))
 
 
-def _detached(c: BoundCall) -> Canon:
-    """``detach_`` of a literal, as exports have it. Of anything else it stops gradients."""
-    unread_unless(getattr(c.input, "target", None) is torch.ops.aten.lift_fresh_copy.default)
-    return Canon("copy", (tensor(c, c.input),))
-
-
 # ---------------------------------------------------------------- writing
 
 
@@ -319,7 +313,6 @@ _COPIES: Final = (
     row("copy", words("clone"), "input * memory_format=None", read=_copy),
     FxRow(".contiguous aten.contiguous.default", "input memory_format=None", _copy),
     FxRow("aten.alias.default aten.lift_fresh_copy.default aten.lift_fresh.default", "input memory_format=None", _copy),
-    FxRow("aten.detach_.default", "input", _detached),
 )
 _COMBINED: Final = (
     *(
