@@ -13,6 +13,7 @@ from gsl.graph.node import (
     Node,
     Op,
     Origin,
+    UnreadWeight,
     by_operator,
     op_name,
 )
@@ -20,5 +21,6 @@ from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type
 
 __all__ = [
     "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",
-    "Origin", "SymDim", "TensorType", "TupleType", "Type", "by_operator", "op_name",
+    "Origin", "SymDim", "TensorType", "TupleType", "Type", "UnreadWeight",
+    "by_operator", "op_name",
 ]
