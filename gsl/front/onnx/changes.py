@@ -129,7 +129,7 @@ class OnnxChanges:
         ends, is_sorted = self._ends(results), self._is_sorted()
         if not (self.placed or self.rewritten or self.instead or self.moved or ends):
             return None
-        model = self.old if self.in_place else copied(self.old, self._copies)
+        model = self.old if self.in_place else self._copied(results)
         graph = model.graph
         for value in self.initializers:
             graph.register_initializer(value)
@@ -169,6 +169,31 @@ class OnnxChanges:
             place for place, (old, new) in enumerate(zip(self.old.graph.outputs, results))
             if new is not old and new is not _source_of_alias(old)
         ]  # fmt: skip
+
+    def _copied(self, results: Iterable[ir.Value]) -> ir.Model:
+        """A copy of the old model, without nodes that nothing will use."""
+        gone = self._gone(results)
+        model = copied(self.old, self._copies, gone)
+        used = [value for node in gone for value in node.inputs if value in self._copies]
+        self._lost += [self._copies[value] for value in used if value is not None]
+        return model
+
+    def _gone(self, results: Iterable[ir.Value]) -> set[ir.Node]:
+        """The nodes of the old model that computed operands of rewritten ones, and that nothing will use: no copies of
+        them are made."""
+        used = {*results, *self.instead.values(), *chain.from_iterable([new.used() for new in self._made])}
+        used.update(chain.from_iterable([moved.values() for moved in self.moved.values()]))
+        gone: set[ir.Node] = set()
+        work = list(chain.from_iterable([root.inputs for root in self.rewritten]))
+        while work:
+            value = work.pop()
+            node = None if value is None or value in used or value.is_graph_output() else value.producer()
+            if node is None or node in self.placed or node in self.moved or not _is_simple(node):
+                continue
+            if all(use.node in self.rewritten or use.node in gone for use in value.uses()):
+                gone.add(node)
+                work += node.inputs
+        return gone
 
     def _own(self, value: ir.Value) -> ir.Value:
         """The value of the new model for one of the old model, or for a new one, which is that itself."""
@@ -294,6 +319,11 @@ class OnnxChanges:
                 if source is not None and source.producer() not in dead:  # what is removed may use each other
                     node.replace_input_with(place, None)
         graph.remove(dead)
+
+
+def _is_simple(node: ir.Node) -> bool:
+    """True for a node without an effect that computes one value, and has no graphs in it."""
+    return len(node.outputs) == 1 and not opaque.effect_of(node) and not any(True for _ in opaque.bodies(node))
 
 
 def _plain(attr: ir.Attr) -> Any:
