@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
@@ -184,14 +185,16 @@ class OnnxChanges:
         used = {*results, *self.instead.values(), *chain.from_iterable([new.used() for new in self._made])}
         used.update(chain.from_iterable([moved.values() for moved in self.moved.values()]))
         gone: set[ir.Node] = set()
-        work = list(chain.from_iterable([root.inputs for root in self.rewritten]))
+        freed = Counter(chain.from_iterable([root.inputs for root in self.rewritten]))
+        work = list(freed)
         while work:
             value = work.pop()
             node = None if value is None or value in used or value.is_graph_output() else value.producer()
-            if node is None or node in self.placed or node in self.moved or not _is_simple(node):
+            if value is None or node is None or freed[value] < len(value.uses()):
                 continue
-            if all(use.node in self.rewritten or use.node in gone for use in value.uses()):
+            if node not in gone and node not in self.placed and node not in self.moved and _is_simple(node):
                 gone.add(node)
+                freed.update(node.inputs)
                 work += node.inputs
         return gone
 
