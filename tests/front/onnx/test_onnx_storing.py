@@ -194,10 +194,13 @@ def test_a_node_with_graphs_becomes_another_one() -> None:
     splicer = Splicer(view)
     splicer.apply(Replacement((branch,), (new_node(new, Origin("rule", (branch,))),)), (branch,))
     splicer.finish()
+    copy = program.store(view).native
+    assert nodes(copy) == ["Exp"]
     program.update(view)
     assert nodes(native) == ["Exp"]
     assert [value.name for value in native.graph.outputs] == ["y"]
     check(native)
+    assert bytes_of(copy) == bytes_of(native)
 
 
 def test_an_output_that_is_another_one_is_used() -> None:
