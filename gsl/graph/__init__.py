@@ -13,6 +13,7 @@ from gsl.graph.node import (
     Node,
     Op,
     Origin,
+    UnreadWeight,
     by_operator,
     is_call,
     op_name,
@@ -21,5 +22,6 @@ from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type, dtype_name
 
 __all__ = [
     "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",
-    "Origin", "SymDim", "TensorType", "TupleType", "Type", "by_operator", "dtype_name", "is_call", "op_name",
+    "Origin", "SymDim", "TensorType", "TupleType", "Type", "UnreadWeight",
+    "by_operator", "dtype_name", "is_call", "op_name",
 ]

@@ -42,6 +42,30 @@ class Effect(enum.Enum):
     """Anything else that must stay as it is."""
 
 
+class UnreadWeight(Mapping[str, Any]):
+    """The attributes of a weight whose numbers are read when its value is asked for. No other weight is one tensor
+    with it."""
+
+    __slots__ = ("_read", "_value")
+
+    def __init__(self, read: Callable[[], Any]) -> None:
+        self._read: Callable[[], Any] | None = read
+        self._value: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "value":
+            raise KeyError(name)
+        if self._read is not None:
+            self._value, self._read = self._read(), None
+        return self._value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("value",))
+
+    def __len__(self) -> int:
+        return 1
+
+
 class Node:
     """One value of the graph.
 

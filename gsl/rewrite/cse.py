@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
-from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node
+from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node, UnreadWeight
 from gsl.graph.splice import Replacement, Splicer
 from gsl.rewrite.check import changed, may_be_view, shown
 
@@ -58,7 +58,7 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
     keys: dict[int, Hashable] = {}
     for node in graph.nodes:
         if node.op in (PARAM, CONST) and node not in unsteady:
-            values[node] = frozen(node.attrs["value"])
+            values[node] = frozen(node.attrs)
         if node.effect is Effect.OTHER:
             found.clear()
         if node.op in (PARAM, CONST, INPUT) or node in splicer.dead or not _is_pure(node, unsteady):
@@ -115,7 +115,7 @@ def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | 
 
 def _values(node: Node) -> tuple[Hashable, ...]:
     leaves = (PARAM, CONST)
-    return tuple([frozen(each.attrs["value"]) if each.op in leaves else each for each in node.operands])
+    return tuple([frozen(each.attrs) if each.op in leaves else each for each in node.operands])
 
 
 def _key(node: Node, operands: tuple[Hashable, ...], keys: dict[int, Hashable]) -> tuple[Hashable, ...]:
@@ -136,6 +136,8 @@ def frozen(value: Any) -> Hashable:
     match value:
         case tuple() | list():
             return ("sequence", *map(frozen, value))
+        case UnreadWeight():
+            return ("tensor", id(value))
         case Mapping():
             return ("mapping", *((key, frozen(item)) for key, item in value.items()))
         case slice():

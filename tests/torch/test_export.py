@@ -152,7 +152,7 @@ def test_an_output_may_become_an_input() -> None:
 
 def test_calls_that_are_replaced_twice_leave_their_module_to_the_last_ones() -> None:
     """Two unsqueezes become a reshape each, and these become one."""
-    inner = nn.Sequential(model(lambda self, a: torch.relu(a.unsqueeze(0).unsqueeze(0))))
+    inner = nn.Sequential(NetOfOne(lambda self, a: torch.relu(a.unsqueeze(0).unsqueeze(0))))
     new = NORMAL(Workload.from_torch(inner, (IMAGES,)), iterative=True)
     assert new.op_counts() == {"reshape": 1, "nn.relu": 1}
     equal(torch.export.unflatten(new.exported)(IMAGES), inner(IMAGES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import chain
@@ -20,7 +21,7 @@ from gsl.spec.natives import OnnxOp
 
 _NAME: Final = attrgetter("name")
 _OUTPUTS: Final = attrgetter("outputs")
-_PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data")
+_PARTS: Final = quick(ir.Node, "inputs", "attributes.data")
 
 
 class NewNode:
@@ -129,7 +130,7 @@ class OnnxChanges:
         ends, is_sorted = self._ends(results), self._is_sorted()
         if not (self.placed or self.rewritten or self.instead or self.moved or ends):
             return None
-        model = self.old if self.in_place else copied(self.old, self._copies)
+        model = self.old if self.in_place else self._copied(results)
         graph = model.graph
         for value in self.initializers:
             graph.register_initializer(value)
@@ -170,6 +171,23 @@ class OnnxChanges:
             if new is not old and new is not _source_of_alias(old):
                 places.setdefault(old, place)
         return list(places.values())
+
+    def _copied(self, results: Iterable[ir.Value]) -> ir.Model:
+        """A copy of the old model, without nodes that nothing will use."""
+        gone = self._gone(results)
+        model = copied(self.old, self._copies, gone)
+        used = [value for node in gone for value in node.inputs if value in self._copies]
+        self._lost += [self._copies[value] for value in used if value is not None]
+        return model
+
+    def _gone(self, results: Iterable[ir.Value]) -> Set[ir.Node]:
+        """The nodes of the old model that computed operands of rewritten ones, and that nothing will use."""
+        kept = {*results, *self.instead.values(), *chain.from_iterable([new.used() for new in self._made])}
+        kept.update(chain.from_iterable([moved.values() for moved in self.moved.values()]))
+        for root in (*self.placed, *self.moved, *self.rewritten):
+            kept.update(() if root is None else root.outputs)
+        freed = Counter([value for root in self.rewritten for value in _used_by(root) if value is not None])
+        return _unused(list(freed), freed, kept).keys()
 
     def _own(self, value: ir.Value) -> ir.Value:
         """The value of the new model for one of the old model, or for a new one, which is that itself."""
@@ -264,39 +282,58 @@ class OnnxChanges:
 
     def _clean(self, graph: ir.Graph) -> None:
         """Remove what has lost its last user, and what was made for nothing."""
-        dead: dict[ir.Node, None] = {}
-        freed: dict[ir.Value, int] = {}
-        """How many uses of each value are those of dead nodes."""
-
-        def is_used(value: ir.Value) -> bool:
-            uses = value.uses()
-            return bool(uses and len(uses) > freed.get(value, 0)) or value.is_graph_output()
-
-        work = [*self._lost, *self.initializers]
-        while work:
-            value = work.pop()
-            if is_used(value):
-                continue
-            node = value.producer()
-            if node is None:
-                if value.is_initializer() and not value.is_graph_input():
-                    del graph.initializers[value.name or ""]
-                continue
-            inputs, outputs, attributes = _PARTS(node)
-            if node in dead or opaque.effect_of(node) or (len(outputs) > 1 and any(map(is_used, outputs))):
-                continue
-            dead[node] = None
-            for used in inputs:
-                if used is not None:
-                    freed[used] = freed.get(used, 0) + 1
-                    work.append(used)
-            if attributes:
-                work += _let_go(node)
+        lost = [*self._lost, *self.initializers]
+        freed = Counter[ir.Value]()
+        dead = _unused(lost[:], freed)
         for node in dead:
-            for place, source in enumerate(node.inputs):
+            inputs, attributes = _PARTS(node)
+            if attributes:
+                _let_go(node)
+            for place, source in enumerate(inputs):
                 if source is not None and source.producer() not in dead:  # what is removed may use each other
                     node.replace_input_with(place, None)
         graph.remove(dead)
+        for value in (*lost, *freed) if graph.initializers else ():
+            if value.is_initializer() and not (value.uses() or value.is_graph_input() or value.is_graph_output()):
+                del graph.initializers[value.name or ""]
+
+
+def _unused(
+    work: list[ir.Value], freed: Counter[ir.Value], kept: Set[ir.Value] = frozenset()
+) -> dict[ir.Node, None]:  # fmt: skip
+    """The nodes that compute nothing but some values and what they are computed from, where nothing uses that.
+
+    ``freed`` tells how many uses of each value do not count, and gets those by these nodes. Nodes with effects stay,
+    and so do those that compute a value that is ``kept``.
+    """
+    dead: dict[ir.Node, None] = {}
+
+    def is_used(value: ir.Value) -> bool:
+        return len(value.uses()) > freed.get(value, 0) or value in kept or value.is_graph_output()
+
+    while work:
+        value = work.pop()
+        node = None if is_used(value) else value.producer()
+        if node is None or node in dead or opaque.effect_of(node):
+            continue
+        outputs = node.outputs
+        if len(outputs) == 1 or not any(map(is_used, outputs)):
+            dead[node] = None
+            for used in _used_by(node):
+                if used is not None:
+                    freed[used] = freed.get(used, 0) + 1
+                    work.append(used)
+    return dead
+
+
+def _used_by(node: ir.Node) -> Sequence[ir.Value | None]:
+    """The values that a node and the graphs in it use from around it, as often as they use them; ``None`` for an
+    operand that is left out."""
+    inputs, attributes = _PARTS(node)
+    if not attributes:
+        return inputs  # type: ignore[no-any-return]
+    inner = [value for part in opaque.nested(node) for value in part.inputs]
+    return *inputs, *[value for value in inner if value is not None and value.graph is node.graph]
 
 
 def _plain(attr: ir.Attr) -> Any:

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from gsl.errors import FrontEndError
 from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.copying import copied
+from gsl.front.onnx.types import DTYPES, data_of
 
 OLDEST: Final = 13
 """The first version of ONNX's operators that is read: before it, axes and bounds were attributes, and softmax was
@@ -41,7 +42,7 @@ def opened(path: Path) -> ir.Model:
 
 def deserialised(proto: onnx.ModelProto) -> ir.Model:
     """The model of a message. FrontEndError for one in which onnx_ir would take the last of two things of one name, or
-    leave something out, and for a tensor whose shape or dtype is none."""
+    leave something out, and for a tensor whose shape or dtype is none, or does not fit its data."""
     if proto.training_info:
         raise FrontEndError("the model has training_info, which onnx_ir does not keep: clear that field first")
     _refuse_twice("functions", [(each.domain, each.name, each.overload) for each in proto.functions])
@@ -56,6 +57,8 @@ def deserialised(proto: onnx.ModelProto) -> ir.Model:
     for tensor in _tensors(model):
         if tensor is not None and (tensor.dtype == ir.DataType.UNDEFINED or min(tensor.shape.numpy(), default=0) < 0):
             raise FrontEndError(f"the tensor {tensor.name!r} has the dtype {tensor.dtype} and the shape {tensor.shape}")
+        if isinstance(tensor, ir.serde.TensorProtoTensor) and tensor.dtype in DTYPES:
+            data_of(tensor, tensor.name)
     return model
 
 

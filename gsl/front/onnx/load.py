@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -9,7 +10,6 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from gsl.errors import FrontEndError
 from gsl.front.core.handle import NativeLeaf, Reading, Single
 from gsl.front.core.infer import refined, shortest
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
@@ -20,9 +20,9 @@ from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.files import check_version, checked, version_of
 from gsl.front.onnx.infer import declared_types, infer, inferred
 from gsl.front.onnx.spellings.reading import SMALL
-from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, to_torch
+from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, data_of
 from gsl.front.tree import Canon
-from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type
+from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type, UnreadWeight
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, DeclaredSpec, meaning
 from gsl.spec.natives import OnnxOp
@@ -159,16 +159,15 @@ class OnnxLoader(Loader):
         if tensor is None or tensor.dtype not in DTYPES:
             self.add(value, Node(INITIALIZER, name=value.name or "", native=Single(value)))
             return
-        shape = tuple([int(size) for size in tensor.shape])
-        kind = PARAM if shape else CONST
-        type = self.types.tensor(ir.TensorType(tensor.dtype), ir.Shape(shape))
-        try:
-            data = to_torch(tensor)
-        except ValueError as error:
-            raise FrontEndError(f"the data of tensor {value.name!r} don't fit its shape and dtype: {error}") from None
-        view = Node(kind, attrs={"value": data}, type=type,
-                    name=value.name or "const", native=OnnxLeaf(value))  # fmt: skip
-        self.add(value, view)
+        dtype, shape = tensor.dtype, tensor.shape
+        read = partial(data_of, tensor, value.name)
+        is_small = math.prod(shape) * dtype.itemsize <= SMALL
+        if isinstance(tensor, ir.ExternalTensor):
+            tensor.numpy()  # which maps the file: it may be gone when somebody asks
+        attrs = {"value": read()} if is_small else UnreadWeight(read)
+        type = self.types.tensor(ir.TensorType(dtype), shape)
+        kind = PARAM if shape.dims else CONST
+        self.add(value, Node(kind, attrs=attrs, type=type, name=value.name or "const", native=OnnxLeaf(value)))
 
     # ------------------------------------------------------------ nodes
 
@@ -304,9 +303,8 @@ class OnnxLoader(Loader):
         view, producer, fact = self.views[value], value.producer(), None
         type = view.type
         if isinstance(view.native, OnnxLeaf) and view.op != INPUT:
-            tensor = view.attrs["value"]
-            few = tensor.numel() * tensor.element_size() <= SMALL
-            fact = (id(type), self.constant(value).tobytes()) if few else (id(type), False)
+            is_small = not isinstance(view.attrs, UnreadWeight)
+            fact = id(type), self.constant(value).tobytes() if is_small else False
         elif not _may_be_shape(type):
             fact = id(type), None if producer is None else (producer.op_type, producer.domain)
         number = self._numbers.setdefault(value if fact is None else fact, len(self._numbers) + 1)

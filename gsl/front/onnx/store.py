@@ -25,6 +25,7 @@ from gsl.spec.natives import OnnxOp
 
 LARGE: Final = 64
 """The number of elements from which an equal literal is not looked for."""
+_NO_CALLS: Final = LEAVES | {TUPLE, GETITEM}
 
 
 class OnnxStorer(spellings.OnnxTarget, Storer):
@@ -459,7 +460,7 @@ def _node_of(native: Any) -> ir.Node | None:
 
 def _can_be_another(node: Node) -> bool:
     """True for a new call with one value."""
-    if isinstance(node.type, TupleType) or (isinstance(node.op, str) and node.op in (*LEAVES, TUPLE, GETITEM)):
+    if isinstance(node.type, TupleType) or node.op in _NO_CALLS:
         return False
     return GETITEM not in [user.op for user in node.users]
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 import torch
 
+from gsl.errors import FrontEndError
 from gsl.front.core.infer import require_finite
 from gsl.graph import Dim, SymDim, TensorType, Type
 
@@ -143,6 +144,15 @@ def to_torch(tensor: Any) -> torch.Tensor:
     if isinstance(tensor, ir.tensor_adapters.TorchTensor):
         return tensor.raw.detach().cpu()
     return array_to_torch(tensor.numpy(), DTYPES[tensor.dtype])
+
+
+def data_of(tensor: Any, name: str | None) -> torch.Tensor:
+    """The numbers of a tensor of ONNX of that name in the model, as a torch tensor. FrontEndError if they don't fit its
+    shape and dtype."""
+    try:
+        return to_torch(tensor)
+    except ValueError as error:
+        raise FrontEndError(f"the data of tensor {name!r} don't fit its shape and dtype: {error}") from None
 
 
 def array_to_torch(array: Any, dtype: str = "") -> torch.Tensor:

@@ -188,6 +188,10 @@ def short(made: onnx.ModelProto) -> None:
     made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[2, 3], float_data=[1.0]))
 
 
+def short_and_large(made: onnx.ModelProto) -> None:
+    made.graph.initializer.append(onnx.TensorProto(name="w", data_type=1, dims=[200, 300], raw_data=b"1234"))
+
+
 def untyped(made: onnx.ModelProto) -> None:
     made.graph.initializer.append(onnx.TensorProto(name="w", dims=[2, 3], raw_data=b"1234"))
 
@@ -237,6 +241,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "too new": (changed(future), "version 999"),
     "no version": (changed(unnumbered), "does not tell the version"),
     "data that don't fit": (changed(short), "the data of tensor 'w' don't fit"),
+    "large data that don't fit": (changed(short_and_large), "the data of tensor 'w' don't fit"),
     "a tensor of no dtype": (changed(untyped), "the dtype UNDEFINED"),
     "a negative size": (changed(negative), "the shape [-2,3]"),
     "two initialisers of a name": (changed(doubled), "two initialisers of the name 'w'"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -142,6 +145,31 @@ def test_the_domain_of_onnx_has_two_names() -> None:
     assert [node.op_type for node in new.model.graph] == ["Gelu"]  # which version 20 has
     assert dict(new.model.opset_imports) == {"ai.onnx": 22}
     check(new.model)
+
+
+@pytest.mark.parametrize("iterative", [False, True])
+def test_weights_are_read_when_somebody_asks(iterative: bool) -> None:
+    native = model("p = MatMul(x, w) a = Add(p, v) b = Relu(a) y = Relu(b)",
+                   "float[2,3] x, float[3,2000] w, float[2000] v", "float[2,2000] y")  # fmt: skip
+    asked: list[str] = []
+
+    def numbers(value: ir.Value) -> Any:
+        asked.append(value.name or "")
+        assert value.shape is not None
+        return ir.Tensor(np.full(value.shape.numpy(), 0.5, dtype=np.float32))
+
+    for value in native.graph.inputs[1:]:
+        native.graph.inputs.remove(value)
+        assert value.shape is not None
+        value.const_value = ir.LazyTensor(partial(numbers, value), ir.DataType.FLOAT, value.shape, name=value.name)
+        native.graph.register_initializer(value)
+    wl, x = Workload(native), pat.Wildcard()
+    new = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="relus")(wl, iterative=iterative)
+    assert new.op_counts() == {"matmul": 1, "nn.bias_add": 1, "nn.relu": 1}
+    assert asked == []
+    weight = next(node for node in wl.graph if node.name == "v")
+    assert [weight.attrs["value"].sum().item() for _ in range(2)] == [1000.0, 1000.0]
+    assert asked == ["v"]
 
 
 def test_what_no_row_reads_says_why() -> None:

@@ -172,6 +172,14 @@ def test_a_branch_of_several_nodes_is_removed() -> None:
     check(native)
 
 
+def test_what_goes_uses_a_value_twice_that_another_one_computes() -> None:
+    wl, x = workload("a = Exp(x) b = Abs(a) c = Add(b, b) d = Sqrt(c) e = Neg(a) y = Add(d, e)"), pat.Wildcard()
+    half = op.Abs(op.Exp(x))
+    new = Subst(op.Sqrt(half + half), op.Tanh(x), name="root")(wl)
+    assert nodes(new.model) == ["Exp", "Tanh", "Neg", "Add"]
+    check(new.model)
+
+
 def test_a_node_with_graphs_becomes_another_one() -> None:
     body = """
       s = ReduceSum<keepdims: int = 0>(x) t = Greater(s, zero) a = Abs(x)
@@ -186,10 +194,13 @@ def test_a_node_with_graphs_becomes_another_one() -> None:
     splicer = Splicer(view)
     splicer.apply(Replacement((branch,), (new_node(new, Origin("rule", (branch,))),)), (branch,))
     splicer.finish()
+    copy = program.store(view).native
+    assert nodes(copy) == ["Exp"]
     program.update(view)
     assert nodes(native) == ["Exp"]
     assert [value.name for value in native.graph.outputs] == ["y"]
     check(native)
+    assert bytes_of(copy) == bytes_of(native)
 
 
 def test_an_output_that_is_another_one_is_used() -> None:

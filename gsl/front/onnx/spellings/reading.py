@@ -138,8 +138,12 @@ class OnnxCall:
 
     def operand(self, place: int) -> Any:
         """An operand, as a literal if it is a number that is written in the model."""
+        value = self.inputs[place]
+        type = self.scope.type_of(value)
+        if isinstance(type, TensorType) and type.ndim:
+            return value
         found = plain_number(self.constant(place))
-        return self.inputs[place] if found is None else LiteralOperand(found)
+        return value if found is None else LiteralOperand(found)
 
     def producer(self, value: Any, *ops: str) -> ir.Node | None:
         """The node of one of these operators of ONNX that makes a value; ``None`` if another one does."""
