@@ -172,10 +172,10 @@ class OpWithTrait(OpClass):
                     raise PatternError.here(f"unknown trait {trait!r}: {nearest(trait.lower(), names)}")
                 trait = Trait[trait.upper()]
             wanted |= trait
-        if wanted is Trait.NONE:
+        if not wanted:
             raise PatternError.here("pat.OpWithTrait: expected at least one trait")
         members = frozenset(name for name, spec in TABLE.items() if wanted in spec.traits)
-        named = [name.lower() for name, trait in Trait.__members__.items() if trait and trait in wanted]
+        named = [str(trait.name).lower() for trait in Trait if trait and trait in wanted]
         super().__init__(_text("OpWithTrait", ", ".join(map(repr, named)), joint), members, joint=joint)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -285,7 +285,7 @@ def _is_fused(outputs: Sequence[Pattern]) -> TypeGuard[tuple[Fused]]:
 def _unmatched(outputs: Sequence[Pattern], bound: set[Pattern]) -> list[Pattern]:
     """The patterns that a target builds anew."""
 
-    def below(pattern: Pattern) -> Sequence[Pattern]:
+    def below(pattern: Pattern) -> Iterable[Pattern]:
         if pattern in bound:
             return ()
         return (*pattern.children(), pattern.of) if isinstance(pattern, Like) else pattern.children()
