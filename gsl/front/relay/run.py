@@ -4,6 +4,7 @@ single calls of a view."""
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from gsl.front.relay.types import checked_type, is_static, native_type
 from gsl.front.tvm.tensors import as_operand, to_numpy, to_tvm
 from gsl.graph import Node, op_name
 
+_NAMED: Final = re.compile(r"\w+Error: ")
 EXECUTORS: Final = ("graph", "vm", "debug")
 STACK: Final = 1 << 29
 """Bytes of stack for TVM's passes, which recurse over a program; memory is taken only as it is used."""
@@ -67,7 +69,9 @@ def compiled(
             return with_room(lambda: build(module, params, inputs, target, device, context))
         except tvm.TVMError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise FrontEndError(f"TVM can't compile the program for {target}: {lines[-1]}") from error
+            # A program may be printed behind the line that names the error.
+            reason = next(filter(_NAMED.match, lines), lines[-1])
+            raise FrontEndError(f"TVM can't compile the program for {target}: {reason}") from error
 
 
 def _graph(module: Any, params: Any, inputs: Any, target: Any, device: Any, context: Any) -> Callable[..., Any]:

@@ -283,3 +283,12 @@ def test_a_copy_is_a_workload_of_its_own(way: str):
         assert (new.name, new.text()) == (each.name, each.text())
         assert tvm.ir.structural_equal(new.mod, each.mod)
         assert each.compare(new)
+
+
+def test_the_reason_is_told_where_tvm_prints_a_program_behind_it():
+    v, p, c = var("v", 2, 3), var("p", 2, 3), relay.var("c", shape=(), dtype="bool")
+    inner = relay.Let(v, X, relay.nn.relu(v + relay.Call(relay.Function([p], relay.exp(p)), [X])))
+    both = inner + inner
+    wl = loaded(module_of(relay.Tuple([relay.If(c, relay.negative(both), relay.negative(inner)), both])))
+    with pytest.raises(FrontEndError, match=r"the program for .*: InternalError: Check failed: \(WellFormed"):
+        wl.build()
