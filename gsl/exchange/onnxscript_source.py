@@ -199,9 +199,8 @@ def _forms(
     found: dict[CallForm, tuple[int, ...]] = {}
     without = tuple([told._replace(maker="") for told in operands])
     for number, told in enumerate(dict.fromkeys((operands, without))):
-        kinds = {place: _kinds(one, place, len(told)) for place, one in enumerate(told)}
-        options: dict[Any, tuple[Any, ...]] = {**_attributes(name, dict(given), named), **kinds}
-        options |= {_RANKS: _RANKS, _DTYPES: _DTYPES}
+        options: dict[Any, Sequence[Any]] = {**_attributes(name, dict(given), named), _RANKS: _RANKS, _DTYPES: _DTYPES}
+        options |= {place: _kinds(one, place, len(told)) for place, one in enumerate(told)}
         decided: list[int] | None = []
         while decided is not None:
             choices = _Choices(options, decided)

@@ -94,10 +94,10 @@ def attention(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         heads = pick(s.choices, [count for count in range(1, heads + 1) if heads % count == 0])
     k = s.solve(key, Goal((*before, heads, length, q.shape[-1]), q.dtype))
     s.solve(value, Goal((*k.shape[:-1], wanted[-1]), q.dtype))
-    for operand in filter(None, mask):
-        own = s.wanted(operand)
+    if mask:
+        own = s.wanted(draft.operand(3))
         shapes = [m for m in _masks(q.shape[:-2], q.shape[-2], k.shape[-2]) if own.rank in (None, len(m))]
-        s.solve(operand, Goal(pick(s.choices, shapes), q.dtype))
+        s.solve(draft.operands[3], Goal(pick(s.choices, shapes), q.dtype))
 
 
 def _masks(batch: tuple[int, ...], rows: int, columns: int) -> Iterable[tuple[int, ...]]:
