@@ -55,8 +55,10 @@ class UnreadWeight(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name != "value":
             raise KeyError(name)
-        if self._read is not None:
-            self._value, self._read = self._read(), None
+        read = self._read
+        if read is not None:  # two threads that ask at once both read
+            self._value = read()
+            self._read = None
         return self._value
 
     def __iter__(self) -> Iterator[str]:
