@@ -34,6 +34,8 @@ class MetadataFields:
     has_tensor_meta: bool
     mode: FakeTensorMode | None
     """The fake mode of the values."""
+    are_strides_sure: bool
+    """False if some tensors are known to lie otherwise in memory than their values tell."""
 
     @staticmethod
     def of(nodes: Iterable[fx.Node], values: Values) -> MetadataFields:
@@ -43,10 +45,29 @@ class MetadataFields:
             return any(map(contains, map(_META, nodes), repeat(key)))
 
         mode = next(filter(None, map(_mode, map(values.value, nodes))), None)
-        return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode)
+        are_strides_sure = not any(_lies_otherwise(node, values) for node in nodes if id(node.target) in _VOLUMES)
+        return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode, are_strides_sure)
 
 
 _META: Final = attrgetter("meta")
+_VOLUMES: Final = frozenset(map(id, (
+    torch.ops.aten.conv3d.default, torch.ops.aten.conv3d.padding, torch.ops.aten.conv_transpose3d.input,
+    torch.ops.aten.convolution.default,
+)))  # fmt: skip
+"""The addresses of the convolutions that may be ones of volumes: torch's operators are slow to hash."""
+
+
+def _lies_otherwise(node: fx.Node, values: Values) -> bool:
+    """True for a convolution of volumes whose result has its channels last, while its value has not.
+
+    One operand with channels last is enough for the kernel, and ``torch.export`` does not know it.
+    """
+
+    def has_channels_last(operand: fx.Node) -> bool:
+        value = values.value(operand)
+        return _is_strided(value) and value.ndim == 5 and _strides(value)[1] == 1
+
+    return not has_channels_last(node) and any(map(has_channels_last, node.all_input_nodes[:2]))
 
 
 def _mode(value: Any) -> FakeTensorMode | None:
@@ -187,7 +208,9 @@ class Fakes:
         before, after = self.values_of(old, new)
         if not self.moved.get(new, True) or not _is_strided(before):
             return True
-        return after is not before and (not _is_strided(after) or _strides(before) != _strides(after))
+        if after is before:
+            return False
+        return not self.place.are_strides_sure or not _is_strided(after) or _strides(before) != _strides(after)
 
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
         """The value that was known of an old node, and the one known of the node that takes its place."""
@@ -199,7 +222,8 @@ class Fakes:
         ``note`` takes what undoes it.
         """
         (value, layout), before = self._run(node, ()), self.values.value(node)
-        known = value is not UNKNOWN and type_of_value(value) == type_of_value(before) and self._lies(node, value)
+        is_alike = value is not UNKNOWN and type_of_value(value) == type_of_value(before)
+        known = is_alike and self.place.are_strides_sure and self._lies(node, value)
         self.moved[node], self.have_spread = known, True
         if known:
             self._before[node] = before

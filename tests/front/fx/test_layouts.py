@@ -91,6 +91,29 @@ def test_a_convolution_with_a_folded_norm_lies_as_its_kernel_tells(form: torch.m
     assert run.is_contiguous(memory_format=form)
 
 
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize("end", [lambda y: y, torch.relu, lambda y: y.flatten(2) * 2], ids=["copy", "relu", "flat"])
+def test_view_of_a_convolution_of_volumes_without_the_copy_between(
+    end: Callable[[torch.Tensor], torch.Tensor], decomposed: bool
+) -> None:
+    """An export tells that the result of such a convolution is dense, and the kernel writes its channels last."""
+
+    class Volumes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv3d(2, 3, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return end(self.conv(x).clone(memory_format=torch.contiguous_format)).view(6, 27)
+
+    images = torch.randn(2, 2, 4, 4, 4).to(memory_format=torch.channels_last_3d)
+    exported = torch.export.export(Volumes(), (images,))
+    old = Workload.from_exported(exported.run_decompositions() if decomposed else exported)
+    new = RULES["copy-identity"](old)
+    assert new.trace.summary() == {"copy-identity": 1}
+    torch.testing.assert_close(new.exported.module()(images), exported.module()(images))
+
+
 def test_values_of_several_fake_modes() -> None:
     """Torch computes with values of one mode only: how a call on two of them lies is not known, and it is kept."""
     aten, graph, modes = torch.ops.aten, torch.fx.Graph(), (FakeTensorMode(), FakeTensorMode())
