@@ -34,7 +34,7 @@ class MetadataFields:
     has_tensor_meta: bool
     mode: FakeTensorMode | None
     """The fake mode of the values."""
-    are_strides_sure: bool
+    are_strides_sure: bool = True
     """False if some tensors are known to lie otherwise in memory than their values tell."""
 
     @staticmethod
