@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from gsl.graph import CONST, PARAM, Node
-from gsl.walk import reached
 
 NUMBERS: Final = (bool, int, float, complex)
 """The classes of the numbers that are literals."""
@@ -84,11 +83,15 @@ def handle_of(node: Node) -> Handle | None:
 def origins(node: Node) -> Iterator[Node]:
     """The nodes that came from a native call and for which a node stands: itself, or those that it replaces, be it by
     way of others."""
-
-    def replaced(node: Node) -> Sequence[Node]:
-        return () if handle_of(node) is not None or node.origin is None else node.origin.replaced
-
-    return (old for old in reached([node], replaced) if handle_of(old) is not None)
+    known, work = {node}, [node]
+    while work:
+        part = work.pop()
+        if handle_of(part) is not None:
+            yield part
+        elif part.origin is not None:
+            new = [old for old in part.origin.replaced if old not in known]
+            known.update(new)
+            work.extend(new)
 
 
 def is_literal(node: Node) -> bool:

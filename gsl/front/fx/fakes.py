@@ -45,11 +45,13 @@ class MetadataFields:
             return any(map(contains, map(_META, nodes), repeat(key)))
 
         mode = next(filter(None, map(_mode, map(values.value, nodes))), None)
-        are_strides_sure = not any(_lies_otherwise(node, values) for node in nodes if id(node.target) in _VOLUMES)
+        volumes = [] if _VOLUMES.isdisjoint(map(id, map(_TARGET, nodes))) else nodes
+        are_strides_sure = not any(_lies_otherwise(node, values) for node in volumes if id(node.target) in _VOLUMES)
         return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode, are_strides_sure)
 
 
 _META: Final = attrgetter("meta")
+_TARGET: Final = attrgetter("target")
 _VOLUMES: Final = frozenset(map(id, (
     torch.ops.aten.conv3d.default, torch.ops.aten.conv3d.padding, torch.ops.aten.conv_transpose3d.input,
     torch.ops.aten.convolution.default,

@@ -14,7 +14,7 @@ from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
 from gsl.front.fx.effects import EffectReader
 from gsl.front.fx.handle import FxLeaf, FxReading, nodes_in
-from gsl.front.fx.reader import lifted
+from gsl.front.fx.reader import LIFTING, lifted
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
 
@@ -237,7 +237,7 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) ->
     for call in result.calls:
         hidden.update([user for user in call.users if not user.users])
     for node in reversed(list(order)):  # users first
-        if node.op == "get_attr" or lifted(node) is not None:
+        if node.op == "get_attr" or (node.target in LIFTING and lifted(node) is not None):
             if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
                 hidden.add(node)
         elif node.op == "output":

@@ -184,6 +184,9 @@ _ADDS: Final = frozenset(
 
 _LIFTS: Final = (torch.ops.aten.lift_fresh_copy.default, torch.ops.aten.lift_fresh.default)
 _DETACHES: Final = (torch.ops.aten.detach_.default, torch.ops.aten.detach.default)
+LIFTING: Final = (*_LIFTS, *_DETACHES)
+"""Calls that lift a tensor, or detach what was lifted."""
+
 LOOKING_AROUND: Final = frozenset(
     id(target) if isinstance(target, OpOverload) else target for target in (*PLACING, *_ADDS, *_DETACHES)
 )

@@ -335,20 +335,31 @@ def inherited(node: Node) -> dict[str, Any]:
     if node.origin is None:
         native = native_of(node) if handle_of(node) is not None else None
         return {} if native is None else {key: native.meta[key] for key in INHERITED if key in native.meta}
-    natives = [native for old in origins(node) if (native := native_of(old)) is not None]  # the last one first
-    calls = [native.meta for native in natives if native.op not in _READS]
-    meta: dict[str, Any] = {key: calls[0][key] for key in INHERITED if calls and key in calls[0]}
-    if _MODULES in meta:
+    names: dict[str, None] = {}
+    calls: list[dict[str, Any]] = []
+    replaced = node.origin.replaced
+    if any(old.origin is not None for old in replaced):  # some were new themselves
+        replaced = tuple(origins(node))[::-1]
+    for native in map(native_of, replaced):
+        if native is not None:
+            names[native.name] = None
+            if native.op not in _READS:
+                calls.append(native.meta)
+    before = calls[-1] if calls else {}
+    meta: dict[str, Any] = {key: before[key] for key in INHERITED if key in before}
+    if _MODULES in meta and len(calls) > 1:
         meta[_MODULES] = _common([call.get(_MODULES, {}) for call in calls])
-    meta[RULE] = {"rule": node.origin.rule, "from": list(dict.fromkeys(native.name for native in reversed(natives)))}
+    meta[RULE] = {"rule": node.origin.rule, "from": list(names)}
     return meta
 
 
 def _common(stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The modules around all of some calls, of the modules around each, outermost first."""
-    levels = zip(*(stack.items() for stack in stacks))
-    shared = itertools.takewhile(lambda level: all(each == level[0] for each in level), levels)
-    return dict(level[0] for level in shared)
+    shared = list(stacks[0].items())
+    for stack in stacks[1:]:
+        alike = itertools.takewhile(bool, map(operator.eq, shared, stack.items()))
+        shared = shared[: sum(alike)]
+    return dict(shared)
 
 
 def chooses_layout(node: Node) -> bool:
