@@ -193,6 +193,7 @@ LOOKING_AROUND: Final = frozenset(
 """Calls whose reading depends on more than the types of their operands: operators of torch by their addresses, because
 their hashes take long."""
 
+
 def lifted(node: fx.Node) -> fx.Node | None:
     """The operand of a lift, of a call that lifts it or detaches the result; ``None`` for any other call."""
     while node.target in _DETACHES and node.args and isinstance(node.args[0], fx.Node):
