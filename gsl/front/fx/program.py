@@ -464,8 +464,9 @@ def from_model(
             f"{type(model).__name__} can't be called with these example inputs: {error}; give those with which it is "
             "traced, in order: Workload.from_torch(model, (x,))"
         ) from None
+    args, kwargs = _told_apart(model, (args, dict(kwargs or {})))
     try:
-        exported = torch.export.export(model, args, dict(kwargs or {}), dynamic_shapes=dynamic_shapes)
+        exported = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes)
     except Exception as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise FrontEndError(
@@ -473,6 +474,20 @@ def from_model(
             "which it runs, or export it and use Workload.from_exported"
         ) from error
     return from_exported(exported)
+
+
+def _told_apart(model: torch.nn.Module, inputs: Any) -> Any:
+    """These inputs, where no tensor is given twice or belongs to the model: ``torch.export`` takes one tensor for one
+    input, so that the program would read another input, or another weight, than the model does."""
+    seen = {id(tensor) for tensor in (*model.parameters(), *model.buffers())}
+
+    def alone(tensor: torch.Tensor) -> torch.Tensor:
+        if id(tensor) in seen:
+            return tensor.detach().requires_grad_(tensor.requires_grad)
+        seen.add(id(tensor))
+        return tensor
+
+    return pytree.tree_map_only(torch.Tensor, alone, inputs)
 
 
 def program(source: Any) -> Program:

@@ -135,6 +135,26 @@ def test_structured_inputs_and_outputs() -> None:
     torch.testing.assert_close(unlifted.build()(a, b, c)["sum"], (a + b) * c)
 
 
+def test_one_tensor_for_several_inputs() -> None:
+    """torch.export takes equal tensors for one input, and a weight that is an input for the weight."""
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(3))
+
+        def forward(self, x: torch.Tensor, y: torch.Tensor, *, z: torch.Tensor) -> torch.Tensor:
+            return (x - self.weight) * y - 3 * z
+
+    model, a = Model(), torch.randn(3)
+    values = [torch.randn(3) for _ in range(3)]
+    expected = model(values[0], values[1], z=values[2])
+    for x, y, z in ((a, a, a), (model.weight, a, a), (a, model.weight, model.weight)):
+        program = fx.from_model(model, (x, y), {"z": z})
+        torch.testing.assert_close(program.build()(*values), expected)
+        assert (program.example_inputs or ())[0].requires_grad == x.requires_grad
+
+
 def test_default_arguments() -> None:
     class Model(nn.Module):
         def forward(self, x: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
