@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from multiprocessing.process import BaseProcess
 from typing import Any, TextIO, TypeVar
 
 from gsl.errors import GSLError, WorkloadError, missing_package
@@ -169,3 +171,8 @@ def failure(caught: Exception, shown: bool) -> tuple[Exit, str]:
     explained = shown or (usage and error.__cause__ is None)
     line = f"{first}{rest}{'' if explained else ' (--traceback shows where)'}"
     return Exit.USAGE if usage else Exit.FAILED, line
+
+
+def process_class() -> type[BaseProcess]:
+    """The class of processes that start as copies of this one, where the system has such."""
+    return multiprocessing.get_context("fork" if "fork" in multiprocessing.get_all_start_methods() else None).Process

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from gsl.cli.command import UsageError
+from gsl.cli.command import UsageError, process_class
 from gsl.workload import Workload
 
-SAVES: Final = "import tvm; tvm.ir.save_json(tvm.ir.PrimType('int64'))"
-"""A program that shows whether TVM can save anything: with some versions of its package tvm-ffi, it crashes."""
-LOADS: Final = "import sys, tvm; tvm.ir.load_json(sys.stdin.buffer.read().decode())"
-"""A program that shows whether TVM can load a text: of nodes that contain themselves, it crashes."""
 COMPILED: Final = ("ffi.Module", "runtime.Module")
 """The kinds of nodes that are compiled code."""
 
@@ -73,25 +69,40 @@ def check_writer() -> None:
 
 @cache
 def cannot_save() -> bool:
-    """True if TVM crashes when it saves a module; another process finds it out, once."""
-    with _started(SAVES) as probe:
-        return _crashed(probe)
+    """True if TVM crashes when it saves anything, as with some versions of its package tvm-ffi."""
+    return _crashes(_save)
 
 
 @lru_cache(maxsize=4)
 def cannot_load(text: str) -> bool:
-    """True if TVM crashes when it loads a text; another process finds it out, once, while this one loads TVM."""
-    with _started(LOADS) as probe:
+    """True if TVM crashes when it loads a text, as it does of nodes that contain themselves."""
+    return _crashes(_load, text)
+
+
+def _save() -> None:
+    import tvm
+
+    tvm.ir.save_json(tvm.ir.PrimType("int64"))
+
+
+def _load(text: str) -> None:
+    import tvm
+
+    tvm.ir.load_json(text)
+
+
+def _crashes(work: Callable[..., None], *arguments: str) -> bool:
+    """True if some work with TVM crashes; another process finds it out, a copy of this one, which has loaded TVM."""
+    with suppress(ImportError):
         import tvm  # noqa: F401
-
-        return _crashed(probe, text)
-
-
-def _started(program: str) -> subprocess.Popen[bytes]:
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=quiet, stderr=quiet)
+    process = process_class()(target=_quietly, args=(work, *arguments))
+    process.start()
+    process.join()
+    return process.exitcode not in (0, 1)  # an exception is no crash
 
 
-def _crashed(probe: subprocess.Popen[bytes], text: str = "") -> bool:
-    probe.communicate(text.encode())
-    return probe.returncode not in (0, 1)  # an exception is no crash
+def _quietly(work: Callable[..., None], *arguments: str) -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (1, 2):
+        os.dup2(null, stream)
+    work(*arguments)

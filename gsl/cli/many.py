@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import files, models
-from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure
+from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure, process_class
 
 JsonObject = dict[str, Any]
 """The result for one model as JSON."""
@@ -116,15 +116,14 @@ def _attempt(work: _Task, task: argparse.Namespace) -> Result:
 
 def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Iterator[Result]:
     """The results, in the order in which they come. A process that ends without one has failed."""
-    methods = multiprocessing.get_all_start_methods()
-    context = multiprocessing.get_context("fork" if "fork" in methods else None)
+    start = process_class()
     waiting = deque(tasks)
     running: dict[Connection, tuple[BaseProcess, Path]] = {}
     while waiting or running:
         while waiting and len(running) < jobs:
             task = waiting.popleft()
-            here, there = context.Pipe(duplex=False)
-            process = context.Process(target=_send, args=(there, work, task, jobs), daemon=True)
+            here, there = multiprocessing.Pipe(duplex=False)
+            process = start(target=_send, args=(there, work, task, jobs), daemon=True)
             process.start()
             there.close()
             running[here] = process, task.model
