@@ -13,6 +13,9 @@ RELAY_STAMP := $(RELAY_VENV)/.installed
 # A folder of its own for packages beside which others can't be imported.
 VISION_STAMP := $(VENV)/vision/.installed
 
+# What is compiled of this repository is kept, because every process of the tests needs it.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: setup demo quick test test-torch test-relax test-long test-relay test-relay-long bench docs lint clean
 
 setup: $(STAMP) $(VISION_STAMP)
