@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     tiers.chosen = config.getoption("--tier")
     if tiers.chosen == "quick":
         tiers.without_frameworks()
+    hurry.find_modules()
     gc.disable()  # what is imported stays, and Python's collector would go through it again and again
 
 
@@ -79,6 +80,11 @@ def pytest_collection_finish() -> None:
     gc.enable()
     gc.freeze()
     gc.set_threshold(10_000, 20, 20)
+
+
+def pytest_sessionfinish() -> None:
+    """What is left after the last test is not gone through either; pytest has the collector do so several times."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

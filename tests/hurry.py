@@ -9,13 +9,16 @@
   each of them.
 * ``run_decompositions`` of torch goes through all operators there are, many times in one call; it is enough to do so
   when there are new ones.
+* TVM's script and torch's operators ask Python for the modules of frames.
 """
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from functools import cache, partial
+from types import ModuleType
 from typing import Any, Final
 
 QUICKLY: Final = {"kind": "llvm", "opt-level": 0}
@@ -27,6 +30,18 @@ def hurry() -> None:
     for name, change in CHANGES.items():
         if name in sys.modules:
             change(sys.modules[name])
+
+
+def find_modules() -> None:
+    """Make the search for the module of a frame faster: it says itself which it is, and Python looks at the files of
+    all modules. This is worth it while modules are loaded."""
+    search = inspect.getmodule
+
+    def getmodule(value: Any, file: str | None = None) -> ModuleType | None:
+        known = sys.modules.get(value.f_globals.get("__name__", "")) if inspect.isframe(value) else None
+        return known or search(value, file)
+
+    inspect.getmodule = getmodule
 
 
 def _relax(module: Any) -> None:
