@@ -6,8 +6,7 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
+import runpy
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from torch import nn
 
 from gsl import Workload
 from gsl.cli import exported, ir_modules, models
+from gsl.cli.command import process_class
 from gsl.errors import FrontEndError
 from tests.cli.conftest import Run
 
@@ -253,7 +253,10 @@ def test_what_another_module_defines(here: Path, gsl: Run) -> None:
     """A class and an operator, of models that another process saved."""
     for name, text in {"shapes": CLASS, "definitions": OPERATOR, "save": SAVE}.items():
         (here / f"{name}.py").write_text(text)
-    subprocess.run([sys.executable, "save.py"], check=True, capture_output=True)
+    saving = process_class()(target=runpy.run_path, args=("save.py",))
+    saving.start()
+    saving.join()
+    assert saving.exitcode == 0
     code, out, err = gsl("unread", "doubled.pt2")
     assert (code, out) == (2, "")
     assert err == ("gsl: error: doubled.pt2 needs the operator gsl_elsewhere::doubled: "
@@ -290,6 +293,8 @@ def _(x):
     return torch.empty_like(x)
 """
 SAVE = """\
+import sys
+sys.path.insert(0, "")
 import definitions, shapes, torch
 
 class Two(torch.nn.Module):

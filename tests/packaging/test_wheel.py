@@ -84,7 +84,7 @@ def environment(wheel: Path, folder: Path) -> Environment:
     """A new environment with the wheel alone."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python")]
-    install = [*pip, "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    install = [*pip, "install", "-q", "--no-deps", "--no-index", "--no-compile", str(wheel)]
     subprocess.run(install, check=True, capture_output=True)
     (folder / "mine.py").write_text(RULE)
     return Environment(folder)
