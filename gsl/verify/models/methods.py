@@ -208,6 +208,8 @@ class Tensors:
             return torch.equal(expected, found)
         finite = expected.isfinite()
         self.elements[number] += int(finite.sum())
+        if torch.equal(expected, found):
+            return True
         magnitude = expected.abs()
         if number in self.agreed and expected.numel():
             allowed = _VISIBLE * torch.where(finite, magnitude, 0.0).max()
