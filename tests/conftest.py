@@ -79,7 +79,7 @@ def pytest_collection_finish() -> None:
     hurry.hurry()
     gc.enable()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
+    gc.set_threshold(1_000_000, 20, 20)
 
 
 def pytest_sessionfinish() -> None:

@@ -390,7 +390,8 @@ def test_constants(way: str) -> None:
     assert head[0].shape == stored.build()(IMAGE)[0].shape
 
 
-def test_saved_and_decomposed_after_a_rewrite() -> None:
+def test_saved_and_decomposed_after_a_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.fx.config, "do_not_emit_stack_traces", False)
     program = program_by("exported", ConvNet(), IMAGE)
     edit = Edit(program)
     norm = edit.find("nn.batch_norm")

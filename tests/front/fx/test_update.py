@@ -174,7 +174,9 @@ def test_a_group_in_place() -> None:
     torch.testing.assert_close(module(value), expected)
 
 
-def test_metadata_of_new_nodes() -> None:
+def test_metadata_of_new_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.fx.config, "do_not_emit_stack_traces", False)
+
     class Model(nn.Module):
         def forward(self, a: Value) -> Value:
             return a * a.sigmoid()
