@@ -12,9 +12,10 @@ except ModuleNotFoundError as _error:
     raise missing_package(_error) from _error
 
 from gsl.front.onnx import OnnxProgram, from_onnx
+from gsl.front.onnx.files import checked
 from gsl.pause import paused_collector
 from gsl.rewrite import RuleSet, Subst, Trace
-from gsl.rewrite.apply import apply
+from gsl.rewrite.apply import apply, untouched
 from gsl.workload import Workload
 
 
@@ -38,6 +39,14 @@ class Pass(ir.passes.InPlacePass):
         """The model, and whether a rule fired."""
         with paused_collector():  # once, and not for each of its steps
             program = from_onnx(model, check=False).with_operators({spec.name: spec for spec in self.rules.operators})
+            idle = untouched(
+                list(self.rules), program, tidy=self.rules.tidy, iterative=self.iterative,
+                max_steps=self.rules.max_steps, fold_params=self.fold_params,
+            )  # fmt: skip
+            if idle is not None:
+                checked(model)
+                self.traces.append(idle)
+                return ir.passes.PassResult(model, modified=False)
             new, trace = apply(
                 list(self.rules), program.load(check=True), strategy=self.rules.strategy, tidy=self.rules.tidy,
                 iterative=self.iterative, max_steps=self.rules.max_steps,

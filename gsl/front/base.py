@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from gsl.errors import FrontEndError
-from gsl.graph import Graph, Node, Type
+from gsl.graph import Below, Graph, Node, Type
 from gsl.spec import DeclaredSpec
 
 
@@ -101,6 +101,18 @@ class Ranged(Protocol):
     @property
     def size_ranges(self) -> Mapping[str, tuple[int, int | None]]:
         """The least and the largest value of symbolic sizes by name, ``None`` without a largest one."""
+
+
+@runtime_checkable
+class Outlined(Protocol):
+    """An optional interface of a program: a look at the names of its native calls tells what no view of it has, so that
+    none is made for rules that can't match."""
+
+    def may_have(self, fits: Callable[[Below], bool]) -> bool:
+        """False if nothing fits in the view, nor in that of a graph within calls.
+
+        ``fits`` is asked of some of the calls first, in the end of all.
+        """
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ from gsl.graph.node import (
     LEAVES,
     PARAM,
     TUPLE,
+    Below,
     Effect,
     Graph,
     Inference,
@@ -21,7 +22,7 @@ from gsl.graph.node import (
 from gsl.graph.types import Dim, SymDim, TensorType, TupleType, Type, dtype_name
 
 __all__ = [
-    "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Dim", "Effect", "Graph", "Inference", "Node", "Op",
-    "Origin", "SymDim", "TensorType", "TupleType", "Type", "UnreadWeight",
+    "CONST", "GETITEM", "INPUT", "LEAVES", "PARAM", "TUPLE", "Below", "Dim", "Effect", "Graph", "Inference", "Node",
+    "Op", "Origin", "SymDim", "TensorType", "TupleType", "Type", "UnreadWeight",
     "by_operator", "dtype_name", "is_call", "op_name",
 ]

@@ -7,7 +7,7 @@ so the view need not understand them.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from typing import Any, NoReturn, Protocol
 
 from gsl.graph.types import Dim, TensorType, Type
@@ -24,6 +24,8 @@ MANY = 32
 
 Op = Hashable
 """A canonical operator name, one of the kinds above, or a native target (of an opaque call)."""
+Below = Mapping[Op, Set[Op]]
+"""The operators that nodes may have, each with those that their operands may have."""
 
 
 class Effect(enum.Enum):

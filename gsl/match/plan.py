@@ -22,7 +22,7 @@ from functools import cached_property
 from operator import attrgetter, itemgetter
 
 from gsl.errors import PatternError
-from gsl.graph import Graph, Node, Op
+from gsl.graph import Below, Graph, Node, Op
 from gsl.match.emit import Find, emitted
 from gsl.match.engine import MatchSearch, UseLists, held
 from gsl.match.lower import Lowered
@@ -202,7 +202,7 @@ class Plan(CheckedSource):
         """True if each choice of an alternative needs an operator that a graph lacks, so that nothing can match."""
         return not all(self._may_be(alternative, by_op) for alternative in self._alternatives)
 
-    def _may_be(self, pattern: Pattern, by_op: Mapping[Op, list[Node]]) -> bool:
+    def _may_be(self, pattern: Pattern, by_op: Mapping[Op, object]) -> bool:
         """False if a pattern needs an operator that a graph lacks."""
         ops = self.start(self.anchors[0]).matchers[pattern].ops
         if ops is not None and ops.isdisjoint(by_op):
@@ -211,6 +211,25 @@ class Plan(CheckedSource):
             return any(self._may_be(choice, by_op) for choice in pattern.choices)
         needed = pattern.children() if isinstance(pattern, (Call, GetItem, And)) else ()
         return all(self._may_be(child, by_op) for child in needed)
+
+    def may_match(self, below: Below) -> bool:
+        """False if nothing can match where nodes have these operators only, each with operands of those."""
+        return self.variadic is not None or (
+            all(self._may_be(pattern, below) for pattern in self.sure)
+            and all(any(op in below and not ops.isdisjoint(below[op]) for op in above) for above, ops in self._pairs)
+        )
+
+    @cached_property
+    def _pairs(self) -> Sequence[tuple[frozenset[Op], frozenset[Op]]]:
+        """The operators of patterns that every match binds, with those of what they have as an operand."""
+        matchers = self.start(self.anchors[0]).matchers
+        nodes = (Alt, And, Call, GetItem, Tuple)
+        found = [
+            (matchers[pattern].ops, matchers[child].ops)
+            for pattern in self.sure if isinstance(pattern, nodes[2:]) and not self.fuzzy
+            for child in pattern.children() if isinstance(child, nodes)
+        ]  # fmt: skip
+        return [(above, ops) for above, ops in found if above is not None and ops is not None]
 
     def _operators(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> frozenset[Op]:
         matcher = self.start(self.anchors[0]).matchers[anchor if self.variadic is None else self.variadic.first_field]

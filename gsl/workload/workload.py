@@ -297,9 +297,10 @@ class Workload:
             )
         return Workload(self._program.with_example_inputs(self.bind(inputs)), name=self._name)
 
-    def replace(self, graph: Graph, *, name: str | None = None, trace: Trace | None = None) -> Workload:
-        """The workload of a rewritten copy of this one's view. FrontEndError if it can't be written back."""
-        new = Workload(self._program.store(graph), name=name or self.name)
+    def replace(self, graph: Graph | None, *, name: str | None = None, trace: Trace | None = None) -> Workload:
+        """The workload of a rewritten copy of this one's view, or of the same one. FrontEndError if it can't be written
+        back."""
+        new = Workload(self._program if graph is None else self._program.store(graph), name=name or self.name)
         new._trace = trace
         return new
 

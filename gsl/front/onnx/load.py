@@ -66,6 +66,15 @@ def weights_of(model: ir.Model) -> dict[str, ir.Value]:
     return {name: value for name, value in model.graph.initializers.items() if not is_default(value)}
 
 
+def by_target(operators: Mapping[str, DeclaredSpec]) -> Mapping[OnnxOp, list[DeclaredSpec]]:
+    """The operators of users of which calls are read, by the operators of ONNX that these call."""
+    found: dict[OnnxOp, list[DeclaredSpec]] = {}
+    for name, spec in operators.items():
+        if "." in name.partition("::")[0]:
+            found.setdefault(opaque.target_named(name), []).append(spec)
+    return found
+
+
 def counted(node: ir.Node) -> list[int]:
     """The places of the outputs of a node that are used, and that of the first one if none is."""
     if len(node.outputs) == 1:
@@ -97,11 +106,7 @@ class OnnxLoader(Loader):
         self.model = model
         self.declared = operators
         """The operators of users by name."""
-        self.operators: dict[OnnxOp, list[DeclaredSpec]] = {}
-        """The operators of users of which calls are read."""
-        for name, spec in operators.items():
-            if "." in name.partition("::")[0]:
-                self.operators.setdefault(opaque.target_named(name), []).append(spec)
+        self.operators = by_target(operators)
         self.weights = weights_of(model)
         self.opset = version_of(model) or 1
         self.types = OnnxTypes()

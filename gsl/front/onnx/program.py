@@ -19,10 +19,11 @@ from gsl.front.onnx.bodies import with_bodies, with_functions
 from gsl.front.onnx.files import checked, deserialised, in_memory, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
+from gsl.front.onnx.outline import may_have
 from gsl.front.onnx.steps import OnnxSteps
 from gsl.front.onnx.store import OnnxDraft, OnnxStorer
 from gsl.front.onnx.types import OnnxTypes
-from gsl.graph import Graph, Inference, Node, Op, SymDim, TensorType, Type
+from gsl.graph import Below, Graph, Inference, Node, Op, SymDim, TensorType, Type
 from gsl.spec import DeclaredSpec
 
 
@@ -85,6 +86,10 @@ class OnnxProgram(Extended):
         self._is_flat = check and loader.is_flat
         graph.writable = partial(_check_writable, self._model, graph.infer)
         return graph
+
+    def may_have(self, fits: Callable[[Below], bool]) -> bool:
+        """False if nothing fits in the view, nor in that of a graph within nodes or of a function."""
+        return may_have(self._model, self.operators, fits)
 
     def store(self, graph: Graph) -> OnnxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""

@@ -8,7 +8,7 @@ import onnx
 import onnx_ir as ir
 
 from gsl import Workload
-from gsl.graph import LEAVES
+from gsl.graph import LEAVES, Below, Graph, op_name
 
 
 def model(body: str, inputs: str = "float[2,3] x", outputs: str = "float[2,3] y", *, opset: int = 22, more: str = "",
@@ -43,3 +43,25 @@ def anew(wl: Workload) -> Workload:
         if isinstance(node.op, str) and node.op not in LEAVES:
             node.native = None
     return Workload(wl.program.store(view))
+
+
+def views(wl: Workload) -> list[Graph]:
+    """The view, and those of the graphs within nodes and of functions."""
+    return [wl.graph, *(inner.graph for inner in wl.inside.values())]
+
+
+def told(wl: Workload) -> Below:
+    """What the names in a model tell of all its views; nothing if it has groups."""
+    found: list[Below] = [{}]
+    wl.program.may_have(lambda below: bool(found.append(below)))  # type: ignore[attr-defined, func-returns-value]
+    return found[-1]
+
+
+def untold(wl: Workload) -> list[str]:
+    """The nodes of views of whose operator, or that of an operand, the names in the model do not tell."""
+    below = told(wl)
+    return [
+        f"%{node.name} = {op_name(node.op)}({', '.join([op_name(operand.op) for operand in node.operands])})"
+        for view in views(wl) for node in view
+        if node.op not in below or not below[node.op] >= {operand.op for operand in node.operands}
+    ]  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 from gsl import Workload
 from gsl.front.onnx.files import OLDEST
 from gsl.graph import GETITEM, LEAVES, TUPLE, Graph, Node
-from tests.front.onnx.onnx_helpers import anew, bytes_of, check
+from tests.front.onnx.onnx_helpers import anew, bytes_of, check, untold
 
 pytest.importorskip("onnxruntime")
 
@@ -73,10 +73,12 @@ def test_onnxs_own_tests(modules: int, each: int) -> None:
         wl = Workload.from_onnx(case.model)
         before = bytes_of(wl.model)
         assert wl.program.store(wl.program.load()).native is wl.model, case.name
+        assert not untold(wl), case.name
         if not calls(wl.graph) or case.name in UNWRITTEN or any(name in case.name for name in RANDOM):
             continue
         new = anew(wl)
         check(new.model)
+        assert not untold(new), case.name
         assert bytes_of(wl.model) == before, case.name
         (given, wanted), *_ = case.data_sets
         with contextlib.suppress(Exception):  # of onnxruntime, for what it lacks, and of the reference

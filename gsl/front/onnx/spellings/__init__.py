@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import onnx_ir as ir
+
 from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxScope, OnnxUnread
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxScope, OnnxUnread, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget
 from gsl.front.tree import Canon
 from gsl.graph import Node
@@ -23,6 +25,12 @@ from gsl.spec import packed
 _ROWS: Final = (*elementwise.ROWS, *linear.ROWS, *norm.ROWS, *reduce.ROWS, *shape.ROWS)
 
 READERS: Final[Mapping[str, OnnxLift]] = {row.name: row.read for row in _ROWS if row.name}
+READINGS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
+    row.name: (frozenset((row.op, *row.also)) - {""}, frozenset(row.inner)) for row in _ROWS if row.name
+}
+"""The operators that readings of a node may have: of the call that gives its value, and of those below it."""
+THROUGH: Final = frozenset(("Equal", "Reshape", "Sqrt", "Transpose", "Unsqueeze"))
+"""The operators of nodes that may be read together with the one that uses them."""
 WRITERS: Final[Mapping[str, Lower]] = {**LOWERED, **{row.op: row.write for row in _ROWS if row.op}}
 
 MISSING: Final[Mapping[str, str]] = {
@@ -45,10 +53,30 @@ def read(call: OnnxCall, places: Sequence[int]) -> Canon | None:
     if reader is None or not call.inputs or any(value is None for value in call.inputs[:1]):
         return None
     try:
-        return reader(call)
+        canon = reader(call)
+        unread_unless(_is_told(canon, call))
+        return canon
     except (OnnxUnread, ValueError, IndexError, TypeError, ZeroDivisionError):
         # Also what is ill-formed: too few operands, attributes of another kind, an axis of a tensor without axes.
         return None
+
+
+def _is_told(canon: Canon, call: OnnxCall) -> bool:
+    """True if a reading consists of what is said of the operator in advance."""
+    roots, inner = READINGS[call.node.op_type]
+    nodes = (call.node, *call.through)
+    calls = [canon]
+    for each in calls:  # the list grows while it is read
+        for operand in each.operands:
+            if isinstance(operand, Canon):
+                calls.append(operand)
+            elif isinstance(operand, ir.Value) and not any(operand in node.inputs for node in nodes):
+                return False
+    return (
+        canon.op in roots
+        and inner.issuperset([each.op for each in calls[1:]])
+        and THROUGH.issuperset([node.op_type for node in call.through])
+    )
 
 
 def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], target: OnnxTarget) -> Any:
@@ -74,5 +102,7 @@ def takes_bias(layer: Node, bias: Node) -> bool:
     return bool(layout.index("C") == bias.attrs["axis"])
 
 
-__all__ = ["MISSING", "READERS", "WRITERS", "OnnxCall", "OnnxScope", "OnnxTarget", "OnnxUnread", "read",
-           "takes_bias", "write"]  # fmt: skip
+__all__ = [
+    "MISSING", "READERS", "READINGS", "THROUGH", "WRITERS", "OnnxCall", "OnnxScope", "OnnxTarget", "OnnxUnread", "read",
+    "takes_bias", "write",
+]  # fmt: skip

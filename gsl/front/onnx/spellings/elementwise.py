@@ -65,8 +65,8 @@ def _binary(op: str, name: str, **attrs: Any) -> Lower:
     return write
 
 
-def _calculation(op: str, name: str, read: OnnxLift | None = None) -> OnnxRow:
-    return OnnxRow(op, name, _binary(op, name), read or calculated(op))
+def _calculation(op: str, name: str, read: OnnxLift | None = None, *others: tuple[str, ...]) -> OnnxRow:
+    return OnnxRow(op, name, _binary(op, name), read or calculated(op), *others)
 
 
 def _comparison(name: str) -> Lower:
@@ -250,16 +250,16 @@ ROWS: Final = (
         "logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x)))),
     row("trunc", "", lambda w, x: (
         w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x)),
-    row("reciprocal", "Reciprocal", read=_read_after("Sqrt", "reciprocal", "rsqrt")),
+    row("reciprocal", "Reciprocal", read=_read_after("Sqrt", "reciprocal", "rsqrt"), also=("rsqrt",)),
     row("rsqrt", "", lambda w, x: w.write("reciprocal", w.write("sqrt", x))),
-    _calculation("add", "Add", _read_add),
+    _calculation("add", "Add", _read_add, ("nn.bias_add",)),
     _calculation("subtract", "Sub"),
-    _calculation("multiply", "Mul", _read_multiply),
+    _calculation("multiply", "Mul", _read_multiply, ("square",)),
     row("divide", "Div", read=_read_divide),
-    _calculation("maximum", "Max", _chain("maximum")),
-    _calculation("minimum", "Min", _chain("minimum")),
-    row("", "Sum", read=_chain("add")),
-    row("mod", "Mod", _binary("mod", "Mod", fmod=1), _read_mod),
+    _calculation("maximum", "Max", _chain("maximum"), (), ("maximum",)),
+    _calculation("minimum", "Min", _chain("minimum"), (), ("minimum",)),
+    row("", "Sum", read=_chain("add"), also=("add",), inner=("add",)),
+    row("mod", "Mod", _binary("mod", "Mod", fmod=1), _read_mod, also=("floor_mod",)),
     row("floor_mod", "", _floor_mod),
     row("floor_divide", "", _floor_divide),
     row("power", "Pow", _power, _read_power),
@@ -267,26 +267,29 @@ ROWS: Final = (
     row("not_equal", "", lambda w, x, y: w.call("Not", w.write("equal", x, y))),
     *(OnnxRow(f"logical_{name.lower()}", name, _logic(name), calculated(f"logical_{name.lower()}"))
       for name in ("And", "Or", "Xor")),
-    row("logical_not", "Not", _logic("Not"), _read_after("Equal", "logical_not", "not_equal")),
+    row("logical_not", "Not", _logic("Not"), _read_after("Equal", "logical_not", "not_equal"),
+        also=("not_equal",)),
     *(_calculation(f"bitwise_{name.lower()}", f"Bitwise{name}") for name in ("And", "Or", "Xor")),
     row("bitwise_not", "BitwiseNot", lambda w, x: w.call("Not" if w.dtype == "bool" else "BitwiseNot", x)),
-    row("left_shift", "BitShift", _binary("left_shift", "BitShift", direction="LEFT"), _read_shift),
+    row("left_shift", "BitShift", _binary("left_shift", "BitShift", direction="LEFT"), _read_shift,
+        also=("right_shift",)),
     row("right_shift", "", _binary("right_shift", "BitShift", direction="RIGHT")),
     row("where", "Where", lambda w, test, x, y: w.call(
         "Where", w.cast(test, "bool"), w.cast(x, w.dtype), w.cast(y, w.dtype)), _read_where),
-    row("clip", "Clip", _clip, _read_clip),
+    row("clip", "Clip", _clip, _read_clip, also=("nn.relu6",)),
     row("cast", "Cast", lambda w, x, dtype: (
         w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype))), _read_cast),
     row("nn.leaky_relu", "LeakyRelu", alpha=0.01),
     row("elu", "Elu", alpha=1.0),
     row("selu", "Selu", read=same("selu", only={"alpha": 1.6732632, "gamma": 1.050701})),
     row("gelu", "Gelu", LOWERED["gelu"], since=20, approximate="none"),
-    row("", "Swish", read=same("silu", only={"alpha": 1.0})),
+    row("", "Swish", read=same("silu", only={"alpha": 1.0}), also=("silu",)),
     row("mish", "Mish", LOWERED["mish"], since=18),
     row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14),
-    row("hardsigmoid", "HardSigmoid", lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5), _read_hard_sigmoid),
+    row("hardsigmoid", "HardSigmoid", lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5), _read_hard_sigmoid,
+        also=("clip",), inner=("add", "multiply")),
     row("softplus", "Softplus", _softplus, same("softplus", {"beta": 1.0, "threshold": 20.0})),
-    row("nn.prelu", "PRelu", _prelu, _read_prelu),
+    row("nn.prelu", "PRelu", _prelu, _read_prelu, inner=("reshape",)),
     row("nn.softmax", "Softmax", axis=-1),
     row("nn.log_softmax", "LogSoftmax", axis=-1),
     row("nn.dropout", "Dropout", lambda w, x, rate: w.call(

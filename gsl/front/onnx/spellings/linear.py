@@ -163,12 +163,16 @@ def _read_attention(r: OnnxCall) -> Canon:
 CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
 
 ROWS: Final = (
-    row("matmul", "MatMul", _matmul, _read_matmul),
-    row("nn.dense", "Gemm", _dense, _read_gemm),
+    row("matmul", "MatMul", _matmul, _read_matmul, also=("nn.dense",)),
+    row("nn.dense", "Gemm", _dense, _read_gemm, also=("matmul", "multiply", "nn.bias_add", "add"),
+        inner=("nn.dense", "matmul", "multiply", "transpose")),
     row("nn.bias_add", "", _bias_add),
-    row("einsum", "Einsum", lambda w, data, equation: w.call("Einsum", *w.each(data), equation=equation), _read_einsum),
+    row("einsum", "Einsum", lambda w, data, equation: w.call("Einsum", *w.each(data), equation=equation), _read_einsum,
+        inner=("tuple",)),
     row("nn.attention", "Attention", _attention, _read_attention),
     *(row(op, "", _conv(op)) for op in CONVOLUTIONS),
-    row("", "Conv", read=lambda r: _read_conv(r, transposed=False)),
-    row("", "ConvTranspose", read=lambda r: _read_conv(r, transposed=True)),
-)
+    row("", "Conv", read=lambda r: _read_conv(r, transposed=False), also=("nn.bias_add", *CONVOLUTIONS),
+        inner=CONVOLUTIONS),
+    row("", "ConvTranspose", read=lambda r: _read_conv(r, transposed=True), also=("nn.bias_add", *CONVOLUTIONS),
+        inner=CONVOLUTIONS),
+)  # fmt: skip

@@ -167,7 +167,8 @@ ROWS: Final = (
         same("nn.batch_norm", _FIRST, {"training_mode": 0}, epsilon="epsilon")),
     row("nn.layer_norm", "LayerNormalization", _layer_norm, _read_last_axes("nn.layer_norm")),
     row("nn.rms_norm", "RMSNormalization", _rms_norm, _read_last_axes("nn.rms_norm")),
-    row("", "SimplifiedLayerNormalization", read=_read_last_axes("nn.rms_norm")),  # onnxruntime's name for it
+    row("", "SimplifiedLayerNormalization", read=_read_last_axes("nn.rms_norm"),
+        also=("nn.rms_norm",)),  # onnxruntime's name for it
     row("nn.group_norm", "GroupNormalization", _by_channel("GroupNormalization", since=21), _read_group_norm),
     row("nn.instance_norm", "InstanceNormalization", _by_channel("InstanceNormalization"),
         same("nn.instance_norm", _FIRST, epsilon="epsilon")),
@@ -175,8 +176,8 @@ ROWS: Final = (
     *(row(f"nn.adaptive_{kind}_pool{n}d", "", _adaptive(kind)) for kind in ("max", "avg") for n in _COUNTS),
     *(row(f"nn.global_avg_pool{n}d", "", _global("GlobalAveragePool")) for n in _COUNTS),
     *(row(f"nn.global_max_pool{n}d", "", _global("GlobalMaxPool")) for n in _COUNTS),
-    row("", "MaxPool", read=_read_window("max")),
-    row("", "AveragePool", read=_read_window("avg")),
-    row("", "GlobalAveragePool", read=_read_global("avg")),
-    row("", "GlobalMaxPool", read=_read_global("max")),
+    *(row("", name, read=_read_window(kind), also=tuple([f"nn.{kind}_pool{n}d" for n in _COUNTS]))
+      for kind, name in (("max", "MaxPool"), ("avg", "AveragePool"))),
+    *(row("", name, read=_read_global(kind), also=tuple([f"nn.global_{kind}_pool{n}d" for n in _COUNTS]))
+      for kind, name in (("max", "GlobalMaxPool"), ("avg", "GlobalAveragePool"))),
 )  # fmt: skip

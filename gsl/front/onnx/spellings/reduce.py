@@ -98,9 +98,10 @@ def _read_cumsum(r: OnnxCall) -> Canon:
 
 ROWS: Final = (
     *(row(op, name, _reduction(name), _read_reduction(op)) for op, name in _NATIVE.items()),
-    row("", "ReduceSumSquare", read=_read_reduction("sum", before="square")),
-    row("", "ReduceL1", read=_read_reduction("sum", before="abs")),
-    row("", "ReduceL2", read=_read_reduction("sum", before="square", after="sqrt")),
+    row("", "ReduceSumSquare", read=_read_reduction("sum", before="square"), also=("sum",), inner=("square",)),
+    row("", "ReduceL1", read=_read_reduction("sum", before="abs"), also=("sum",), inner=("abs",)),
+    row("", "ReduceL2", read=_read_reduction("sum", before="square", after="sqrt"), also=("sqrt",),
+        inner=("sum", "square")),
     row("all", "", _all_any("min")),
     row("any", "", _all_any("max")),
     row("variance", "", _spread),

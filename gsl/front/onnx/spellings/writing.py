@@ -179,11 +179,16 @@ class OnnxRow(NamedTuple):
     """The operator of ONNX; "" where a call is several nodes."""
     write: Lower
     read: OnnxLift
+    also: tuple[str, ...] = ()
+    """The other canonical operators that a node may be read as."""
+    inner: tuple[str, ...] = ()
+    """Those of the other calls where a node is read as several, below the one that gives its value."""
 
 
 def row(
-    op: str, name: str, write: Lower | None = None, read: OnnxLift | None = None, *, since: int = 0, **attrs: Any
-) -> OnnxRow:
+    op: str, name: str, write: Lower | None = None, read: OnnxLift | None = None, *, since: int = 0,
+    also: tuple[str, ...] = (), inner: tuple[str, ...] = (), **attrs: Any,
+) -> OnnxRow:  # fmt: skip
     """The row of operators that have the same operands but for their dtypes, unless ``write`` or ``read`` says else.
 
     ``attrs`` are the attributes that have the same names, with the values that they have where a node leaves them out.
@@ -197,7 +202,7 @@ def row(
         return w.call(name, *[w.cast(x, w.dtype) for x in operands], **own)
 
     given = same(op, attrs, {}, **dict(zip(attrs, attrs))) if read is None else read
-    return OnnxRow(op, name, plain if since or write is None else write, given)
+    return OnnxRow(op, name, plain if since or write is None else write, given, also, inner)
 
 
 def check(op: str, opset: int, since: int, dtypes: Sequence[str | None]) -> None:
