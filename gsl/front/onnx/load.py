@@ -34,16 +34,24 @@ INITIALIZER = OnnxOp("Initializer", "gsl")
 """Stands for the operator of an initialiser of which torch has no tensor: of strings, of numbers of four bits."""
 
 
+FORMS: Final[dict[Any, tuple[Rows, bool]]] = {}
+"""The rows by which calls of any model were loaded, and true if the call is one node of its inputs, by the facts on
+which their readings depend."""
+MOST: Final = 4096
+"""The number of these that are kept."""
+
 _ALONE: Final = frozenset(("Constant", "Identity"))
 """Operators of nodes that may have no view node of their own."""
-_PLAIN: Final = frozenset((
+_PLAIN: Final = frozenset(map(id, (
     ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.FLOATS,
     ir.AttributeType.INTS, ir.AttributeType.STRINGS,
-))  # fmt: skip
+)))  # fmt: skip
+"""The kinds of attributes that are numbers and texts, by identity: members of an enumeration take long to be hashed."""
 
 
 _NAME: Final = quick(ir.Value, "name")
 _DECLARED: Final = quick(ir.Value, "name", "type", "shape")
+_ATTRIBUTE: Final = quick(ir.Attr, "type", "value", "ref_attr_name")
 _PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 
 
@@ -114,8 +122,8 @@ class OnnxLoader(Loader):
         self._arrays: dict[ir.Value, Any] = {}
         self._sizes: dict[ir.Value, tuple[Dim, ...] | None] = {}
         self._forms: dict[Any, tuple[Rows, int, bool]] = {}
-        """The rows by which calls were loaded, the facts about their results (0: each has its own), and true if the
-        call is one node of its inputs, by the facts on which their readings depend."""
+        """The same of this model, by the numbers of facts, with the number of the facts about the result (0: each has
+        its own)."""
         self._facts: dict[ir.Value | None, int] = {None: -1}
         """The number of the facts about each value on which the reading of a call that uses it depends."""
         self._names: list[str | None] = []
@@ -124,6 +132,9 @@ class OnnxLoader(Loader):
         """True if there are neither functions nor graphs in nodes."""
         self._numbers: dict[Any, int] = {}
         """The numbers of facts, from 1: they are compared faster than these."""
+        self._told: list[Any] = [None]
+        """The facts by their numbers; ``None`` for those of one value, and of symbolic sizes, which are this model's
+        own."""
 
     def load_checked(self) -> Graph:
         """The view of a model that is not known to be sound. FrontEndError as :func:`gsl.front.onnx.files.checked`.
@@ -166,13 +177,12 @@ class OnnxLoader(Loader):
             return
         dtype, shape = tensor.dtype, tensor.shape
         read = partial(data_of, tensor, value.name)
-        is_small = math.prod(shape) * dtype.itemsize <= SMALL
+        is_small = math.prod(shape.dims) * dtype.itemsize <= SMALL
         if isinstance(tensor, ir.ExternalTensor):
             tensor.numpy()  # which maps the file: it may be gone when somebody asks
         attrs = {"value": read()} if is_small else UnreadWeight(read)
-        type = self.types.tensor(ir.TensorType(dtype), shape)
         kind = PARAM if shape.dims else CONST
-        self.add(value, Node(kind, attrs=attrs, type=type, name=value.name or "const", native=OnnxLeaf(value)))
+        self.add(value, Node(kind, (), attrs, self.types.plain(dtype, shape), value.name or "const", OnnxLeaf(value)))
 
     # ------------------------------------------------------------ nodes
 
@@ -236,7 +246,7 @@ class OnnxLoader(Loader):
         if key is not None and not call.looks_around and call.node.op_type not in _ALONE:
             rows = recorded(tree.nodes, tree.sources, "", [value for value in call.node.inputs if value is not None])
             is_whole = len(rows) == 1 and rows[0].is_whole and None not in call.node.inputs
-            self._forms[key] = rows, 0 if _may_be_shape(root.type) else self._fact(native), is_whole
+            self._forms[key] = rows, self._fact_of_call(root.type, call.node), is_whole
         root.name = name
         return True
 
@@ -265,8 +275,17 @@ class OnnxLoader(Loader):
                 key = self._key(key, inputs, attributes)
             form = forms.get(key)
             if form is None:
-                self._load(node, key)
-                continue
+                everywhere = self._everywhere(key, native, inputs)
+                known_form = FORMS.get(everywhere)
+                if known_form is None:
+                    self._load(node, key)
+                    if everywhere is not None and key in forms:
+                        if len(FORMS) >= MOST:
+                            FORMS.clear()
+                        FORMS[everywhere] = forms[key][0], forms[key][2]
+                    continue
+                rows, is_whole = known_form
+                form = forms[key] = rows, self._fact_of_call(rows[-1].type, node), is_whole
             rows, fact, is_whole = form
             if fact:
                 facts[native] = fact
@@ -295,26 +314,50 @@ class OnnxLoader(Loader):
         parts: list[Any] = [call, *[self._facts.get(value) or self._fact(value) for value in inputs]]
         if len(inputs) > 1 and len(set(inputs)) < len(inputs):
             parts.append(tuple([inputs.index(value) for value in inputs]))
-        for name, attr in attributes.items():
-            if attr.type not in _PLAIN or attr.is_ref():
+        for name, (type, value, ref) in zip(attributes, map(_ATTRIBUTE, attributes.values())):
+            kind = id(type)
+            if kind not in _PLAIN or ref is not None:
                 return None
-            value = attr.value
-            parts += name, attr.type, tuple(value) if isinstance(value, (list, tuple)) else value
+            # 0.0 and -0.0 are equal
+            parts += name, kind, tuple(value) if isinstance(value, (list, tuple)) else value or str(value)
         return tuple(parts)
 
     def _fact(self, value: ir.Value) -> int:
         """The number of the facts about a value on which readings depend: its type, its elements where they are few,
         and the operator that computes it. Integers that may be a shape have a number of their own."""
-        view, producer, fact = self.views[value], value.producer(), None
-        type = view.type
+        view = self.views[value]
         if isinstance(view.native, OnnxLeaf) and view.op != INPUT:
             is_small = not isinstance(view.attrs, UnreadWeight)
-            fact = id(type), self.constant(value).tobytes() if is_small else False
-        elif not _may_be_shape(type):
-            fact = id(type), None if producer is None else (producer.op_type, producer.domain)
-        number = self._numbers.setdefault(value if fact is None else fact, len(self._numbers) + 1)
+            number = self._number(view.type, self.constant(value).tobytes() if is_small else False)
+        else:
+            number = self._fact_of_call(view.type, value.producer()) or self._number(None, value)
         self._facts[value] = number
         return number
+
+    def _fact_of_call(self, type: Type | None, producer: ir.Node | None) -> int:
+        """The number of the facts about a value that a node computes, or an input; 0 if it may be a shape."""
+        if _may_be_shape(type):
+            return 0
+        return self._number(type, None if producer is None else (producer.op_type, producer.domain))
+
+    def _number(self, type: Type | None, other: Any) -> int:
+        """The number of a fact: of a type and something else."""
+        number = self._numbers.setdefault((id(type), other), len(self._told))
+        if number == len(self._told):
+            is_plain = type is not None and not meaning.has_symbols((type,))
+            self._told.append((type, other) if is_plain else None)
+        return number
+
+    def _everywhere(self, key: Any, native: ir.Value, inputs: Sequence[Any]) -> Any:
+        """The facts themselves behind a key, which tell how a call is read in any model; ``None`` where they don't."""
+        type = self._native_type(native)
+        facts = [self._told[self._facts[value]] if value is not None else False for value in inputs]
+        if key is None or None in facts or meaning.has_symbols((type,)):
+            return None
+        (op, domain, overload, _), *rest = key
+        if OnnxOp(op, domain, overload) in self.operators:
+            return None
+        return op, domain, overload, self.opset, type, *facts, *rest[len(inputs) :]
 
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views

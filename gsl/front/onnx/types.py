@@ -62,9 +62,11 @@ class OnnxTypes:
 
     def tensor(self, type: Any, shape: Any) -> Type | None:
         """The type of the view for a type and a shape, the same one for equal ones; ``None`` if there is none."""
-        if not isinstance(type, ir.TensorType) or shape is None:
-            return None
-        dtype, dims = type.dtype, shape.dims
+        return None if shape is None or not isinstance(type, ir.TensorType) else self.plain(type.dtype, shape)
+
+    def plain(self, dtype: Any, shape: Any) -> TensorType | None:
+        """The type of the view for a dtype and a shape; ``None`` for a dtype that it does not have."""
+        dims = shape.dims
         found = self.known.get((id(dtype), dims))
         if found is None and dtype in DTYPES:
             found = TensorType(tuple(map(self.dim, dims)), DTYPES[dtype])
@@ -121,7 +123,9 @@ def value_of(attr: ir.Attr) -> Any:
 def const_tensor(value: ir.Value) -> Any:
     """The tensor that a value is in the model, as it is there; ``None`` if it is computed."""
     node = value.producer()
-    own = None if node is None or node.op_type != "Constant" else node.attributes.get("value")
+    if node is None:
+        return value.const_value
+    own = None if node.op_type != "Constant" else node.attributes.get("value")
     if own is not None and own.type == ir.AttributeType.TENSOR and not own.is_ref():
         return own.value  # to which get_const_tensor would give the name of the value
     return ir.convenience.get_const_tensor(value)

@@ -8,7 +8,7 @@ import pytest
 
 from gsl import RuleSet, Subst, Workload, op, pat, rules
 from gsl.errors import PatternError
-from gsl.front.onnx import OnnxProgram, spellings
+from gsl.front.onnx import OnnxProgram, load, spellings
 from gsl.onnx import Pass
 from gsl.operators import ort
 from tests.front.onnx import test_onnx_bodies as bodies
@@ -59,6 +59,7 @@ def test_names_tell_of_all_views(name: str) -> None:
 
 
 def test_what_a_row_does_not_tell_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "FORMS", {})
     monkeypatch.setitem(spellings.READINGS, "Add", (frozenset(("add",)), frozenset()))
     assert made("from inputs").op_counts()["onnx::Add"] == 1
     monkeypatch.setattr(spellings, "THROUGH", spellings.THROUGH - {"Transpose"})

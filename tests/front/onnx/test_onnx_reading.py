@@ -12,6 +12,8 @@ import pytest
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, UntypedWarning
+from gsl.front.onnx import load
+from gsl.operators import ort
 from tests.front.onnx.onnx_helpers import check, model, workload
 
 READ: dict[str, tuple[dict[str, str | int], str]] = {
@@ -236,3 +238,55 @@ def test_a_size_without_a_name_is_no_other_one(name: str) -> None:
     for other, fired in {name: 1, "?": 0}.items():
         wl = workload("y = Mul(x, z)", f"float[{name},3] x, float[{other},3] z", "float[?,?] y")
         assert len(of_equal_shapes(wl).trace.firings) == fired
+
+
+LEAKY = "y = LeakyRelu<alpha: float = {}>(x)"
+CLIP: dict[str, Any] = {"body": "y = Clip(x, c)", "more": "float c = {1}"}
+GROUPS: dict[str, Any] = {
+    "body": "y = GroupNormalization<num_groups: int = 2>(x, g, b)", "inputs": "float[2,2,3] x",
+    "outputs": "float[2,2,3] y", "more": "float[2] g = {1, 2}, float[2] b = {1, 2}",
+}  # fmt: skip
+GELU: dict[str, Any] = {
+    "body": "y = com.microsoft.QuickGelu<alpha: float = 1.5>(x)", "others": ', "com.microsoft" : 1',
+}  # fmt: skip
+PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "version": ({**GROUPS, "opset": 21}, {**GROUPS, "opset": 18}),
+    "attribute": ({"body": LEAKY.format(0.5)}, {"body": LEAKY.format(0.25)}),
+    "sign of a zero": ({"body": LEAKY.format("0.0")}, {"body": LEAKY.format("-0.0")}),
+    "literal": (CLIP, {**CLIP, "more": "float c = {2}"}),
+    "type": ({"body": "y = Abs(x)"}, {"body": "y = Abs(x)", "inputs": "float[4,3] x", "outputs": "float[4,3] y"}),
+    "declared result": ({"body": "y = Abs(x)"}, {"body": "y = Abs(x)", "outputs": "float[9,9] y"}),
+    "operand twice": ({"body": "y = Mul(x, z)", "inputs": "float[2,3] x, float[2,3] z"},
+                      {"body": "y = Mul(x, x)", "inputs": "float[2,3] x, float[2,3] z"}),
+    "above": ({"body": "t = MatMul(x, w) y = Add(t, b)", "inputs": "float[2,3] x, float[3,3] w, float[3] b"},
+              {"body": "t = Add(x, x) y = Add(t, b)", "inputs": "float[2,3] x, float[3,3] w, float[3] b"}),
+    "left out": (CLIP, {**CLIP, "body": "y = Clip(x, , c)"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_readings_of_other_models_are_those_of_equal_nodes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = [workload(**kwargs) for kwargs in PAIRS[name]]
+    alone = []
+    for wl in models:
+        monkeypatch.setattr(load, "FORMS", {})
+        alone.append(wl.text(full=True))
+    assert alone[0] != alone[1]
+    for order in (models, models[::-1]):
+        monkeypatch.setattr(load, "FORMS", {})
+        for wl in (*order, *order):
+            assert Workload(wl.model).text(full=True) == alone[models.index(wl)]
+
+
+def test_an_operator_that_users_declare_is_read_by_its_declaration() -> None:
+    for _ in range(2):
+        assert workload(**GELU).graph.nodes[-1].opaque
+        assert workload(**GELU).with_operators(ort.quick_gelu).graph.nodes[-1].op == ort.quick_gelu.spec.name
+
+
+def test_few_readings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "FORMS", {})
+    monkeypatch.setattr(load, "MOST", 5)
+    for number in range(12):
+        assert len(workload(LEAKY.format(number / 4)).graph) == 2
+    assert 0 < len(load.FORMS) <= 5
