@@ -27,7 +27,7 @@ from gsl.match.emit import Find, emitted
 from gsl.match.engine import MatchSearch, UseLists, held
 from gsl.match.lower import Lowered
 from gsl.match.machine import END
-from gsl.match.matchers import CallMatcher
+from gsl.match.matchers import CallMatcher, Matcher
 from gsl.match.result import Match
 from gsl.match.source import CheckedSource
 from gsl.pat import Alt, And, Call, GetItem, Leaf, Pattern, Repeat, Tuple, has_head
@@ -159,9 +159,11 @@ class Plan(CheckedSource):
     def rarest(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, frozenset[Op]]:
         """The pattern with the fewest nodes that it might be, and the operators of these; some may have no nodes."""
         counted: list[tuple[int, Pattern, frozenset[Op]]] = []
-        for pattern in self.anchors:
-            ops = self._operators(pattern, by_op)
-            number = sum([len(by_op[op]) for op in ops if op in by_op])
+        for pattern, known in self._known.items():
+            ops = self._operators(pattern, by_op) if known is None else known
+            number = 0
+            for op in ops:
+                number += len(by_op.get(op, ()))
             counted.append((number, pattern, ops))
             if not number:
                 break
@@ -232,10 +234,20 @@ class Plan(CheckedSource):
         return [(above, ops) for above, ops in found if above is not None and ops is not None]
 
     def _operators(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> frozenset[Op]:
-        matcher = self.start(self.anchors[0]).matchers[anchor if self.variadic is None else self.variadic.first_field]
-        if isinstance(matcher, CallMatcher) and matcher.ops is not None:
-            return matcher.ops
-        return frozenset([op for op, nodes in by_op.items() if matcher.plausible(nodes[0])])
+        known = self._known[anchor]
+        if known is not None:
+            return known
+        plausible = self._matcher(anchor).plausible
+        return frozenset([op for op, nodes in by_op.items() if plausible(nodes[0])])
+
+    @cached_property
+    def _known(self) -> Mapping[Pattern, frozenset[Op] | None]:
+        """The anchors with their operators, where these can be enumerated."""
+        matchers = {anchor: self._matcher(anchor) for anchor in self.anchors}
+        return {anchor: each.ops if isinstance(each, CallMatcher) else None for anchor, each in matchers.items()}
+
+    def _matcher(self, anchor: Pattern) -> Matcher:
+        return self.start(self.anchors[0]).matchers[anchor if self.variadic is None else self.variadic.first_field]
 
     def possible(self, anchor: Pattern, by_op: Mapping[Op, list[Node]]) -> list[Node]:
         """The nodes that a pattern might be, in graph order (of a chain in reverse); of a variadic, its first field."""

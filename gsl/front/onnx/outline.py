@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -15,12 +15,16 @@ from gsl.graph import GETITEM, LEAVES, Below, Op
 from gsl.spec import DeclaredSpec
 from gsl.spec.natives import OnnxOp
 
-FIRST: Final = 64
-"""The number of nodes after which it is asked first; then after four times as many, and so on."""
+FIRST: Final = 16
+"""The number of nodes after which it is asked first; then after eight times as many, and so on."""
 
 _PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 _ANYWHERE: Final = frozenset((*LEAVES, INITIALIZER))
 """What any operand may be: a value that is given, or a literal that a reading makes."""
+
+
+_Reading = tuple[Collection[Op], Collection[Op]]
+"""The operators of the calls as which a node may be read: of that which gives its value, and of those below it."""
 
 
 def may_have(model: ir.Model, operators: Mapping[str, DeclaredSpec], fits: Callable[[Below], bool]) -> bool:
@@ -32,58 +36,57 @@ def may_have(model: ir.Model, operators: Mapping[str, DeclaredSpec], fits: Calla
     """
     if any(groups.label_of(function) is not None for function in model.functions.values()):
         return True
-    declared, readings = by_target(operators), dict[Any, _Reading]()
-    made: dict[ir.Value | None, tuple[Any, ...]] = {None: ()}
-    """For each value the name of the node that computes it, and those of the nodes above, if it is read through."""
-    pairs: set[tuple[Any, Any]] = set()
+    declared = by_target(operators)
+    numbers: dict[Any, tuple[int]] = {}
+    """The kinds of nodes that are read alike."""
+    kinds: list[tuple[_Reading, set[int]]] = []
+    """What each kind is read as, and the kinds of the nodes that compute what is used there."""
+    made: dict[ir.Value | None, tuple[int, ...]] = {None: ()}
+    """For each value the kind of the node that computes it, and those of the nodes above that it is read through."""
     graphs = [model.graph, *(function.graph for function in model.functions.values())]
     seen, following = 0, FIRST
     for graph in graphs:  # the list grows while it is read
         made.update(dict.fromkeys((*graph.inputs, *graph.initializers.values()), ()))
         for inputs, outputs, attributes, op, domain, overload in map(_PARTS, graph):
+            name = op, domain, overload, len(outputs)
+            number = numbers.get(name)
+            if number is None:
+                number = numbers[name] = (len(kinds),)
+                kinds.append((_reading(OnnxOp(op, domain, overload), len(outputs) > 1, declared), set()))
+            _, above = kinds[number[0]]
             try:
-                above = [made[value] for value in inputs]
+                for value in inputs:
+                    above.update(made[value])
             except KeyError:
                 return True  # the model is not sound: who reads it will tell
-            name = op, domain, overload, len(outputs) > 1
-            if name not in readings:
-                readings[name] = _reading(name, declared)
-            pairs.update([(name, other) for names in above for other in names])
-            through = [names[0] for names in above if names] if op in spellings.THROUGH else ()
+            through = [made[value][0] for value in inputs if made[value]] if op in spellings.THROUGH else ()
             for value in outputs:
-                made[value] = name, *through
+                made[value] = (*number, *through) if through else number
             if attributes:
                 graphs += opaque.graphs(attributes.values())
             seen += 1
             if seen == following:
-                following *= 4
-                if fits(_below(readings, pairs)):
+                following *= 8
+                if fits(_below(kinds)):
                     return True
-    return fits(_below(readings, pairs))
+    return fits(_below(kinds))
 
 
-_Reading = tuple[Collection[Op], Collection[Op]]
-"""The operators of the calls as which a node may be read: of that which gives its value, and of those below it."""
-
-
-def _reading(name: tuple[str, str, str, bool], declared: Mapping[OnnxOp, list[DeclaredSpec]]) -> _Reading:
-    op, domain, overload, has_fields = name
-    target = OnnxOp(op, domain, overload)
-    specs = declared.get(target, ())
-    known, inner = ((), ()) if domain or overload else spellings.READINGS.get(op, ((), ()))
+def _reading(target: OnnxOp, has_fields: bool, declared: Mapping[OnnxOp, Sequence[DeclaredSpec]]) -> _Reading:
+    specs, is_foreign = declared.get(target, ()), target.domain or target.overload
+    known, inner = ((), ()) if is_foreign else spellings.READINGS.get(target.name, ((), ()))
     roots = (target, *known, *(spec.name for spec in specs))
-    is_whole = not (has_fields or any(spec.fields for spec in specs))
-    return (roots, inner) if is_whole else ((*roots, GETITEM), (*inner, *roots))
+    if has_fields or any(spec.fields for spec in specs):
+        return (*roots, GETITEM), (*roots, *inner)
+    return roots, inner
 
 
-def _below(readings: Mapping[Any, _Reading], pairs: Collection[tuple[Any, Any]]) -> Below:
+def _below(kinds: Sequence[tuple[_Reading, set[int]]]) -> Below:
     below: dict[Op, set[Op]] = {op: set() for op in _ANYWHERE}
-    for roots, inner in readings.values():
+    for (roots, inner), above in kinds:
+        operands = {*_ANYWHERE, *inner, *chain.from_iterable([kinds[other][0][0] for other in above])}
         for op in chain(roots, inner):
-            below.setdefault(op, set(_ANYWHERE)).update(inner)
-    for name, other in pairs:
-        for op in chain(*readings[name]):
-            below[op].update(readings[other][0])
+            below.setdefault(op, set()).update(operands)
     return below
 
 
