@@ -39,10 +39,7 @@ class Pass(ir.passes.InPlacePass):
         """The model, and whether a rule fired."""
         with paused_collector():  # once, and not for each of its steps
             program = from_onnx(model, check=False).with_operators({spec.name: spec for spec in self.rules.operators})
-            idle = untouched(
-                list(self.rules), program, tidy=self.rules.tidy, iterative=self.iterative,
-                max_steps=self.rules.max_steps, fold_params=self.fold_params,
-            )  # fmt: skip
+            idle = untouched(self.rules, program, self.rules.tidy, self.iterative, self.fold_params)
             if idle is not None:
                 checked(model)
                 self.traces.append(idle)

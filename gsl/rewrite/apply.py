@@ -56,24 +56,20 @@ def rewrite(
         _check_subject(subject)
         workload: Any = subject
         workload = workload.with_operators(*operators)
-        trace = untouched(
-            rules, workload.program, tidy=tidy, iterative=iterative, max_steps=max_steps, fold_params=fold_params
-        )
+        check_steps(max_steps)
+        trace = untouched(rules, workload.program, tidy, iterative, fold_params)
         if trace is not None:
             return workload.replace(None, name=new_name, trace=trace)  # type: ignore[no-any-return]
         progress("reading the graph")
     return on_subject(subject, work, new_name, operators, everywhere(work))
 
 
-def untouched(
-    rules: Sequence[Subst], program: Any, *, tidy: bool, iterative: bool, max_steps: int | None, fold_params: bool
-) -> Trace | None:
+def untouched(rules: Iterable[Subst], program: Any, tidy: bool, iterative: bool, folds: bool) -> Trace | None:
     """The trace of rules of which it is known without a view that none can match in a program; ``None`` otherwise."""
-    check_steps(max_steps)
     may_have = getattr(program, "may_have", None)
     if tidy or may_have is None or may_have(lambda below: any(rule.plan.may_match(below) for rule in rules)):
         return None
-    return Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, folds=fold_params)
+    return Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, folds=folds)
 
 
 def everywhere(work: RoundWork) -> RoundsWithin:
