@@ -393,8 +393,8 @@ class Graph:
         """The attributes and types of new calls while rules work on the graph, by the parts from which these calls are
         made."""
         self.touched: dict[Node, None] | None = None
-        """The nodes that got other operands or more users, new ones, and what was matched, while somebody wants to
-        know; else ``None``. Those that have gone since are among them."""
+        """The nodes that got other operands or more users, new ones, and what was matched and stays, while somebody
+        wants to know; else ``None``."""
         self.less_used: dict[Node, None] | None = None
         """The nodes that lost users, while somebody wants to know; else ``None``."""
         self._by_op: dict[Op, list[Node]] | None = None

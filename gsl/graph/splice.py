@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
@@ -196,14 +197,15 @@ class Splicer:
             if not new.users and new in created:
                 self.drop((new,))
         dead, touched = self.dead, self.graph.touched
-        if touched is not None:  # of what was matched, what stays may be part of another match
-            for node in created:
-                touched[node] = None
-            for node in matched:
-                touched[node] = None
         for node in created:
             if node not in dead:
                 self._name(node)
+                if touched is not None:
+                    touched[node] = None
+        if touched is not None:  # of what was matched, what stays may be part of another match
+            for node in matched:
+                if node not in dead:
+                    touched[node] = None
 
     def _link(self, old: Node, new: Node, created: Collection[Node]) -> tuple[Node, ...]:
         """Let users and outputs have a new node instead of an old one; these users, without those among the created.
@@ -231,9 +233,11 @@ class Splicer:
     @cached_property
     def names(self) -> dict[str, Node]:
         """The node of each name, or one that never dies if there are several."""
-        found: dict[str, Node] = {}
-        for node in self.graph.nodes:
-            found[node.name] = node if node.name not in found else _SEVERAL
+        nodes = self.graph.nodes
+        found = {node.name: node for node in nodes}
+        if len(found) < len(nodes):
+            numbers = Counter([node.name for node in nodes])
+            found.update(dict.fromkeys([name for name in numbers if numbers[name] > 1], _SEVERAL))
         return found
 
     def _name(self, node: Node) -> None:
@@ -291,7 +295,8 @@ class Splicer:
 
         Calls with effects stay, but for exchanges among the suspects where a match ``covers`` them.
         """
-        dead, outputs, less_used = self.dead, self.outputs, self.graph.less_used
+        dead, outputs = self.dead, self.outputs
+        touched, less_used = self.graph.touched, self.graph.less_used
         before = len(dead)
         for suspect in suspects:
             if suspect.users or suspect in dead:
@@ -304,6 +309,8 @@ class Splicer:
                 if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                     continue
                 dead.add(node)
+                if touched is not None:
+                    touched.pop(node, None)
                 for operand in node.operands if not node.deps else _needs(node):
                     if less_used is not None:
                         less_used[operand] = None

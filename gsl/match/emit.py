@@ -393,6 +393,8 @@ class Emitter(Machine[str]):
             self.out.line(f"{new} = list(dict.fromkeys([n for n in ({several}){given}]))")
         elif len(below) == 1 and isinstance(below[0], list):
             self._users_of_one(new, below[0][0], matcher if last else None, given)
+        elif isinstance(matcher, CallMatcher) and all(isinstance(each, list) for each in below):
+            self._users_of_one(new, below[0][0], None, given)  # a call that matches uses the others, too
         else:
             users = self._users("m")
             self.out.line(f"{new} = list(dict.fromkeys([n for m in ({several}) for n in {users}{given}]))")

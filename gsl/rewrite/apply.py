@@ -317,7 +317,7 @@ class RewriteRun:
 
     def near_to_changes(self) -> Near | None:
         """The nodes at which rules may match anew after a round; ``None`` for all."""
-        touched = self._touched()
+        touched = self.graph.touched or {}
         self._note_changes()
         return near_to(self.graph, touched, [rule.plan for rule in self.trace.rules.values()])
 
@@ -326,13 +326,6 @@ class RewriteRun:
         self.graph.touched = {} if self.local else None
         reads_uses = any(rule.plan.reads_uses for rule in self.trace.rules.values())
         self.graph.less_used = self.graph.touched if reads_uses else None
-
-    def _touched(self) -> list[Node]:
-        """The nodes that were changed since the last round began, as far as they are still there."""
-        touched, nodes = self.graph.touched or {}, self.graph.nodes
-        if self._open is not None:
-            return [node for node in touched if node not in self._open.splicer.dead]
-        return [node for node in touched if 0 <= node.index < len(nodes) and nodes[node.index] is node]
 
     def watched_by(self, watch: Watch) -> None:
         """Let the graph be compared with what it was, after a round in which rules fired."""
@@ -369,7 +362,7 @@ class RewriteRun:
             self._tidy_up()
             return
         self._open, self.trace.near[self.rounds] = ended, False
-        touched = self._touched()
+        touched = self.graph.touched or {}
         if ended.checker.lasting or needs_order(touched):
             self.settle()
         elif self.trace.tidy or self.trace.iterative:

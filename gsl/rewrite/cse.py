@@ -33,7 +33,7 @@ def take_fields(graph: Graph) -> None:
 
     Else the field would hide that value from the next pass, and the tuple would count as its user.
     """
-    if not any(node.op == TUPLE for node in graph.nodes):
+    if TUPLE not in graph.by_op():
         return
     splicer = Splicer(graph)
     for node in graph.by_op().get(GETITEM, ()):
@@ -51,6 +51,8 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
     changed in place, and calls with one between them that may enter or leave a mode, as that without gradients. Weights
     count as equal if they are one tensor, numbers if they have one value and type.
     """
+    if not any(isinstance(op, str) for op in graph.by_op().keys() - LEAVES):
+        return 0  # opaque calls only
     unsteady = _unsteady(graph)
     splicer = Splicer(graph)
     found: dict[Hashable, Node] = {}
@@ -78,7 +80,7 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
     """As :func:`eliminate_common`, for equal calls of which one was touched since the last time, in a graph whose nodes
     are not in order and whose memory nothing changes."""
     keys: dict[int, Hashable] = {}
-    waiting = deque(sorted([node for node in touched if not node.opaque], key=attrgetter("index")))
+    waiting = deque(sorted([node for node in touched if isinstance(node.op, str)], key=attrgetter("index")))
     gone = 0
     while waiting:
         node = waiting.popleft()

@@ -31,7 +31,7 @@ def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None)
     that it was computed from first, so that names do not grow.
     """
     roots = {} if roots is None else roots
-    if not any(node.op in (PARAM, CONST) for node in graph.nodes):
+    if graph.by_op().keys().isdisjoint((PARAM, CONST)):
         return 0
     known = computed_ahead(graph)
     wanted = _wanted(graph, known)

@@ -140,7 +140,7 @@ class RulePass:
     @cached_property
     def places(self) -> dict[Node, int]:
         """The nodes at which the pass looks, with their places when it began."""
-        return {node: place for place, node in enumerate(self._seen)}
+        return dict(zip(self._seen, count()))
 
     @property
     def _seen(self) -> Sequence[Node]:
@@ -192,8 +192,11 @@ class RulePass:
         for node in where.nodes if where.ops is None else self._also_moved(where):
             if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
                 tried += 1
+                found = find(node, outputs, blocked, use_lists)
+                if found == ():  # as nearly always where nothing matches
+                    continue
                 refused: dict[Refused, None] = {}
-                for match in islice(find(node, outputs, blocked, use_lists), MAX_REFUSALS):
+                for match in islice(found, MAX_REFUSALS):
                     reason = self._try(rule, match, node)
                     if reason is None:
                         break
@@ -326,9 +329,9 @@ class RulePass:
             self.use_lists.forget(new)
             if new is not old:
                 for user in old.users:
-                    if user not in self.blocked:
-                        self.moved[user] = None
-                    self.moved.update(dict.fromkeys([far for far in user.users if far not in self.blocked]))
+                    for near in (user, *user.users):
+                        if near not in self.blocked:
+                            self.moved[near] = None
                 if not made and new not in self.blocked:
                     self.moved[new] = None
 

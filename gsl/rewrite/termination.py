@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gsl.attr.evaluate import same
@@ -26,7 +28,7 @@ class GraphState(NamedTuple):
     effects: list[Effect | None]
     attrs: list[Mapping[str, Any]]
     links: array[int]
-    """The operands, users and deps of each node, and the outputs."""
+    """How many operands, users and deps each node has, which these are, and which the outputs are."""
 
 
 class Watch:
@@ -144,24 +146,18 @@ def _state(graph: Graph) -> GraphState:
         [node.type for node in graph.nodes],
         [node.effect for node in graph.nodes],
         [node.attrs for node in graph.nodes],
-        array("q", _links(graph)),
+        _links(graph),
     )
 
 
-def _links(graph: Graph) -> Iterator[int]:
-    """The places of the operands, users and deps of each node, and those of the outputs."""
-    for node in graph.nodes:
-        for operand in node.operands:
-            yield operand.index
-        yield -1
-        for user in node.users:
-            yield user.index
-        yield -1
-        for dep in node.deps:
-            yield dep.index
-        yield -1
-    for output in graph.outputs:
-        yield output.index
+def _links(graph: Graph) -> array[int]:
+    """The numbers of operands, users and deps of the nodes, and the places of all these, and of the outputs."""
+    links, nodes = array("q"), graph.nodes
+    for parts in ([node.operands for node in nodes], [node.users for node in nodes], [node.deps for node in nodes]):
+        links.extend(map(len, parts))
+        links.extend(map(_place, chain.from_iterable(parts)))
+    links.extend(map(_place, graph.outputs))
+    return links
 
 
 def _same_states(before: GraphState, after: GraphState) -> bool:
@@ -180,3 +176,6 @@ def _same_values(before: Any, after: Any) -> bool:
         return True
     tensors = all(hasattr(value, "shape") and hasattr(value, "dtype") for value in (before, after))
     return tensors and bool(before.dtype == after.dtype) and same(before, after)
+
+
+_place = attrgetter("index")
