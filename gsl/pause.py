@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 
 
-@contextmanager
-def paused_collector() -> Iterator[None]:
+class paused_collector(ContextDecorator):
     """Collect no cyclic garbage meanwhile.
 
     A pass makes many objects and hardly any garbage, but by their number the collector would walk all objects of the
     process again and again. Nested uses, and those of several threads, end with a collector that works again.
     """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
+
+    def _recreate_cm(self) -> paused_collector:
+        return paused_collector()  # each call of a decorated function has a state of its own
+
+    def __enter__(self) -> None:
+        self._enabled = gc.isenabled()
+        gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        if self._enabled:
             gc.enable()

@@ -50,14 +50,17 @@ class Workload:
     __slots__ = ("_call", "_graph", "_lent", "_name", "_program", "_trace")
 
     def __init__(self, source: Any, params: Mapping[str, Any] | None = None, *, name: str | None = None) -> None:
-        from gsl import front
-
         if isinstance(source, Workload):
             source, name = source.program, name or source.name
-        is_program = all(hasattr(source, part) for part in ("load", "store", "evaluate"))
-        if is_program and params is not None:
-            raise WorkloadError("a workload has its weights already, so it takes no params")
-        self._program: Program = source if is_program else front.program(source, params)
+        self._program: Program
+        if hasattr(source, "load") and hasattr(source, "store") and hasattr(source, "evaluate"):
+            if params is not None:
+                raise WorkloadError("a workload has its weights already, so it takes no params")
+            self._program = source
+        else:
+            from gsl import front
+
+            self._program = front.program(source, params)
         self._name = name or _own_name(self._program.native)
         self._graph: Graph | None = None
         self._lent = False
