@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -353,13 +352,16 @@ def inherited(node: Node) -> dict[str, Any]:
     return meta
 
 
-def _common(stacks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _common(stacks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The modules around all of some calls, of the modules around each, outermost first."""
-    shared = list(stacks[0].items())
-    for stack in stacks[1:]:
-        alike = itertools.takewhile(bool, map(operator.eq, shared, stack.items()))
-        shared = shared[: sum(alike)]
-    return dict(shared)
+    last = stacks[-1]
+    shared = list(last.items())
+    for stack in stacks[:-1]:
+        if stack is not last:
+            modules = list(stack.items())
+            while shared != modules[: len(shared)]:  # nearly always, no more than the innermost ones differ
+                shared.pop()
+    return last if len(shared) == len(last) else dict(shared)
 
 
 def chooses_layout(node: Node) -> bool:
