@@ -13,7 +13,7 @@ import pytest
 
 from gsl import Subst, attr, op, pat
 from gsl.attr import Expr
-from gsl.errors import PatternError
+from gsl.errors import PatternError, RewriteError
 from tests.helpers.firing import fire, ops
 from tests.helpers.graphs import Builder, graph
 
@@ -104,7 +104,6 @@ NOT: list[tuple[str, Any]] = [
     ("True is not 1", CONV.groups == True),  # noqa: E712
     ("item out of range", CONV.strides[2] == 0),
     ("condition that is no bool", attr.Cond(CONV.groups, True, True)),
-    ("condition that is an int", CONV.groups),
     ("layout with blocks", attr.LayoutRemap("NCHW4c", "NHWC") == (0, 2, 3, 1)),
     ("layout that is no permutation", attr.LayoutRemap(CONV.data_layout, "NHC") == (0, 2, 1)),
     ("int compared with a string", CONV.groups < "a"),
@@ -116,6 +115,11 @@ NOT: list[tuple[str, Any]] = [
 @pytest.mark.parametrize("condition", [row[1] for row in NOT], ids=[row[0] for row in NOT])
 def test_condition_does_not_hold(condition: Expr) -> None:
     assert not holds(condition)
+
+
+def test_a_condition_that_is_an_int_is_an_error() -> None:
+    with pytest.raises(RewriteError, match=r"nn\.conv2d\.groups is 1 here"):
+        holds(CONV.groups)
 
 
 # none_attr_matches_any

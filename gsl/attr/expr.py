@@ -70,7 +70,7 @@ class Expr:
         return Expr(ast.Unary("-", self.ast))
 
     def __invert__(self) -> Expr:
-        return Expr(ast.Unary("~", self.ast))
+        return Expr(ast.Unary("~", to_condition(self, "what stands after ~")))
 
     def __abs__(self) -> Expr:
         return Expr(ast.Function("abs", (self.ast,)))
@@ -110,6 +110,8 @@ class Expr:
 
 def binary(operator: str, left: Any, right: Any) -> Expr:
     """The expression ``left operator right``."""
+    if operator in "&|":
+        return Expr(ast.Binary(operator, *(to_condition(side, f"a side of {operator}") for side in (left, right))))
     return Expr(ast.Binary(operator, to_ast(left), to_ast(right)))
 
 
@@ -144,12 +146,30 @@ def to_ast(value: Any) -> Ast:
 def to_condition(value: Any, owner: str) -> Ast:
     """The syntax tree of the condition of ``owner``, an expression that is true or false.
 
-    Raises PatternTypeError for a constant that is neither.
+    Raises PatternTypeError for one that is known to be neither.
     """
     condition = to_ast(value)
-    if isinstance(condition, ast.Literal) and not isinstance(condition.value, bool):
+    if not _may_be_true(condition):
         raise PatternTypeError.here(
             f"{owner}: the condition {short(value)} is neither true nor false: expected an attribute expression "
             "(of a pattern p: p.ndim == 2), True or False"
         )
     return condition
+
+
+def _may_be_true(node: Ast) -> bool:
+    """False for an expression whose value is known to be no bool, whatever it reads of a match."""
+    match node:
+        case ast.Literal(value):
+            return isinstance(value, bool)
+        case ast.Attribute(_, name):
+            return name not in ("shape", "dtype", "ndim")
+        case ast.Binary(operator) | ast.Reduce(operator) | ast.Unary(operator):
+            return operator in ("==", "!=", "<", "<=", ">", ">=", "&", "|", "~", "max", "min")
+        case ast.Function(name):
+            return name in ("In", "all", "any")
+        case ast.Conditional(_, ast.Literal(then), ast.Literal(otherwise)):
+            return isinstance(then, bool) or isinstance(otherwise, bool)
+        case ast.Item(ast.Attribute(_, "shape" | "dtype")):
+            return False
+    return not isinstance(node, (ast.TupleOf, ast.Slice, ast.Each))

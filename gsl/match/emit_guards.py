@@ -240,7 +240,7 @@ def _expression(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
     value = source(guard.expected, out.names, attribute, choice, number)
     if guard.actual is None:
         out.attempt(f"value = {value}", errors=of(NO_VALUE))
-        out.fail_if("value is not True")
+        out.fail_if(f"value is not True and {of(guard)}.denies(value)")
         return
     assert guard.owner is not None
     if isinstance(guard.owner, Variadic):

@@ -9,7 +9,8 @@ from gsl import pat
 from gsl.attr import ast
 from gsl.attr.ast import Ast, Literal
 from gsl.attr.evaluate import Evaluator, same
-from gsl.errors import EvaluationError
+from gsl.attr.text import short
+from gsl.errors import EvaluationError, RewriteError
 from gsl.graph import Node
 from gsl.match.bindings import AttrPath, Bindings, MatchScope, pattern_of
 from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal
@@ -58,7 +59,7 @@ class Guard:
         try:
             if self.actual is None:
                 actual = evaluator.value(self.expected)
-                holds, expected = actual is True, self.expected
+                holds, expected = not self.denies(actual), self.expected
                 if not holds and search.on_miss is not None:
                     actual = _sides(evaluator, self.expected, actual)
             else:
@@ -70,6 +71,15 @@ class Guard:
         if not holds:
             search.miss(owner, node, self.what, expected, actual)
         return holds
+
+    def denies(self, value: Any) -> bool:
+        """True if the value of a condition is false; RewriteError for one that is neither true nor false."""
+        if type(value) is not bool:
+            raise RewriteError(
+                f"{next(self.references()).location}: {self.what}= takes what is true or false, and {self.expected!r} is "
+                f"{short(value)} here: compare it with something"
+            )
+        return not value
 
     def fits(self, expected: Any, actual: Any, node: Node) -> bool:
         """True if a node has the expected value, also if that is written in another form."""

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import count
 from typing import Any, TypeGuard
 
-from gsl.attr import Expr
+from gsl.attr import Expr, to_condition
 from gsl.attr.ast import Ast, Attribute, Each, Literal
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.graph import INPUT, PARAM, TUPLE, Graph, Node, Origin
@@ -376,7 +376,7 @@ class RuleSource:
         predicates: list[Predicate] = []
         for condition in conditions:
             if isinstance(condition, Expr):
-                guards.append(condition.ast)
+                guards.append(to_condition(condition, "where="))
             elif isinstance(condition, Constraint):
                 constraints[condition] = None
             elif isinstance(condition, (Seq, Group)):

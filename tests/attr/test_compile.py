@@ -64,7 +64,7 @@ def test_the_value_is_that_of_the_evaluator(expression: Expr) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    [s[7], n // (n - 3), n & (n == 3), ~n, d + 1, s["a"], pat.Const().value, d < n, attr.Range(d), attr.max(s[:0]),
+    [s[7], n // (n - 3), attr.max(s) & (n == 3), ~attr.max(s), d + 1, s["a"], pat.Const().value, d < n, attr.Range(d), attr.max(s[:0]),
      attr.Map(n, lambda item: item), attr.Map(s, lambda item: s[item])],
     ids=repr,
 )

@@ -255,7 +255,7 @@ def test_a_long_chain_is_evaluated_without_recursion(function: Any) -> None:
     assert value(expr) == (5001 if function is operator.add else True)
     assert value(attr.Variadic(lambda i: expr, 2)) == (value(expr),) * 2
     with pytest.raises(EvaluationError, match="has no value"):
-        value(function(expr, "a") + 1 + "b")
+        value(function(expr, ONE) + 1 + "b")
 
 
 # Symbolic dimensions

@@ -315,6 +315,15 @@ def test_an_exception_names_the_rule_and_leaves_the_graph(make_rule: Any, text: 
     assert str(view) == before
 
 
+@pytest.mark.parametrize("calls", [1, 200])  # of 200, most are tried by the function that is printed
+def test_a_condition_that_is_neither_true_nor_false_is_an_error(calls: int) -> None:
+    leaky = op.LeakyReLU(x)
+    rule = Subst(leaky, op.ReLU(x), where=(x.ndim == 2).max(leaky.alpha))
+    view = graph(lambda b: [b.call("nn.leaky_relu", b.input(f"x{i}", 4), alpha=3.0) for i in range(calls)])
+    with pytest.raises(RewriteError, match=r"^test_soundness\.py:\d+: where= takes what is true or false, and max.* is 3.0"):
+        rule(view)
+
+
 def test_a_reason_for_refusing_is_reported() -> None:
     view = graph(lambda b: b.call("nn.relu", b.input("x", 4)))
     _, trace = rewritten(Subst(op.ReLU(x), x, where=lambda m: "too small", name="r"), view)
