@@ -174,7 +174,8 @@ Checked = TypeVar("Checked", bound=Callable[..., Any])
 
 def checked(error: type[GSLError]) -> Callable[[Checked], Checked]:
     """A decorator of a function, or of a class with its public methods: where one fails with an error of Python, and an
-    argument is not what its annotation says, ``error`` is raised, which tells the argument."""
+    argument has a name that is not known, or is not what its annotation says, ``error`` is raised, which tells the
+    argument."""
 
     def of(target: Any) -> Any:
         if not isinstance(target, type):
@@ -206,12 +207,15 @@ def _with_checks(function: FunctionType, error: type[GSLError]) -> Callable[...,
 
 
 def _misfit(function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str | None:
-    """The first argument that is not what its annotation says, in words; ``None`` if there is none."""
+    """The first argument that is not known, or not what its annotation says, in words; ``None`` if there is none."""
     signature = inspect.signature(function)
+    owner = function.__qualname__.removesuffix(".__init__")
     try:
         given = signature.bind(*args, **kwargs).arguments
     except TypeError:
-        return None  # Python's own words are about the number and the names
+        names = [name for name in signature.parameters if name not in ("self", "cls")]
+        unknown = [name for name in kwargs if name not in names]
+        return f"{owner} has no argument {unknown[0]!r}: {nearest(unknown[0], names)}" if unknown else None
     for name, value in given.items():
         parameter = signature.parameters[name]
         if parameter.annotation is parameter.empty or parameter.kind is parameter.VAR_KEYWORD:
@@ -224,7 +228,6 @@ def _misfit(function: FunctionType, args: tuple[Any, ...], kwargs: Mapping[str, 
                     known = get_args(kind) if get_origin(kind) is Literal else ()
                     expected = f"one of {', '.join(map(repr, known))}" if known else parameter.annotation
                     found = f"{wrong!r:.60} of type {type(wrong).__name__}"
-                    owner = function.__qualname__.removesuffix(".__init__")
                     return f"{name}= of {owner} is {expected}, got {found}"
     return None
 

@@ -22,8 +22,10 @@ from gsl.errors import (
     GSLError,
     NotRewrittenWarning,
     PatternError,
+    PatternTypeError,
     RewriteError,
     WorkloadError,
+    checked,
 )
 from gsl.front.fx.compiled import CompiledProgram, hoisted, is_autocast
 from gsl.front.fx.regions import alike, regions
@@ -38,6 +40,7 @@ _OF_RULES = (RewriteError, FixpointError, EvaluationError)
 """The errors of which a rule is the cause, and not a graph that can't be read or written."""
 
 
+@checked(PatternTypeError)
 def torch_backend(
     rules: Rules | Iterable[RuleSet] | None = None,
     then: str | Callable[..., Any] = "inductor",

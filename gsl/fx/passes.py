@@ -57,6 +57,7 @@ class Pass(CustomInferenceAwareGraphPass):
     does not fire there.
     """
 
+    @checked(PatternTypeError)
     def __init__(
         self, rules: Rules, *, iterative: bool = False, fold_params: bool = True, keep_graphs: bool = False
     ) -> None:

@@ -76,8 +76,8 @@ class Guard:
         """True if the value of a condition is false; RewriteError for one that is neither true nor false."""
         if type(value) is not bool:
             raise RewriteError(
-                f"{next(self.references()).location}: {self.what}= takes what is true or false, and {self.expected!r} is "
-                f"{short(value)} here: compare it with something"
+                f"{next(self.references()).location}: {self.what}= takes what is true or false, and {self.expected!r} "
+                f"is {short(value)} here: compare it with something"
             )
         return not value
 

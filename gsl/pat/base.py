@@ -174,12 +174,14 @@ class Pattern:
     def __neg__(self) -> Call:
         return _call("negative", self)
 
+    @checked(PatternTypeError)
     def used_by(self, user: Any, index: int | None = None) -> Seq:
         """This node is an operand of ``user``: at ``index``, or anywhere. Written ``a > b`` or ``a ^ b``."""
         from gsl.pat.use import relate
 
         return relate(self, user, index)
 
+    @checked(PatternTypeError)
     def only_used_by(self, user: Any, index: int | None = None) -> Seq:
         """This node is an operand of ``user``, and neither another node nor a graph output uses it: ``a >> b``."""
         from gsl.pat.use import relate

@@ -10,7 +10,7 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Literal, Symbol
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError, nearest
+from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError, checked, nearest
 from gsl.graph import Node, Op, op_name
 from gsl.pat.base import Pattern, check_names
 from gsl.pat.leaf import Const, Exactly, Variable, Wildcard
@@ -196,6 +196,7 @@ class GetItem(Pattern):
     tuple: Pattern
     number: Ast | None
 
+    @checked(PatternTypeError)
     def __init__(
         self, tuple: Any, index: Any = None, *, shape: Any = None, dtype: Any = None, ndim: Any = None
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_condition
-from gsl.errors import PatternError, PatternTypeError
+from gsl.errors import PatternError, PatternTypeError, checked
 from gsl.pat.base import Pattern
 from gsl.pat.call import to_pattern
 from gsl.pat.typed import TypeGuard
@@ -19,6 +19,7 @@ class Alt(Pattern):
     __slots__ = ("choices",)
     choices: tuple[Pattern, ...]
 
+    @checked(PatternTypeError)
     def __init__(self, *choices: Any, shape: Any = None, dtype: Any = None, ndim: Any = None) -> None:
         if len(choices) == 1 and isinstance(choices[0], (list, tuple)):
             choices = tuple(choices[0])
@@ -105,6 +106,7 @@ class Match(Pattern):
     alternative: Alt
     clauses: tuple[Pattern, ...]
 
+    @checked(PatternTypeError)
     def __init__(self, alternative: Alt, clauses: Sequence[Any]) -> None:
         if not isinstance(alternative, Alt):
             raise PatternTypeError.here(f"pat.Match: expected an Alt pattern, got {alternative!r}")
@@ -130,6 +132,7 @@ class Cond(Pattern):
     then: Pattern
     otherwise: Pattern
 
+    @checked(PatternTypeError)
     def __init__(self, predicate: Any, then: Any, otherwise: Any) -> None:
         condition = to_condition(predicate, "pat.Cond")
         super().__init__(predicate=condition, then=to_pattern(then), otherwise=to_pattern(otherwise))

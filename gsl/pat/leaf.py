@@ -10,7 +10,7 @@ from gsl.attr import Expr
 from gsl.attr.ast import Ast
 from gsl.attr.expr import to_ast
 from gsl.attr.text import short
-from gsl.errors import PatternTypeError, nearest
+from gsl.errors import PatternTypeError, checked, nearest
 from gsl.graph import CONST, INPUT, PARAM, Node, Op
 from gsl.graph.text import value_text
 from gsl.pat.base import Pattern
@@ -111,6 +111,7 @@ class Const(Leaf):
     literal: Any
     """``None``, an Ast, or an array."""
 
+    @checked(PatternTypeError)
     def __init__(
         self, value: Any = None, dtype: Any = None, *, shape: Any = None, ndim: Any = None, values: Any = None,
         distinct: bool = False,

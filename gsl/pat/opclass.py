@@ -128,6 +128,7 @@ class AnyOp(OpClass):
 
     __slots__ = ()
 
+    @checked(PatternTypeError)
     def __init__(self, *, joint: bool = True) -> None:
         super().__init__(_text("AnyOp", "", joint), None, joint=joint)
 
@@ -137,6 +138,7 @@ class OneOf(OpClass):
 
     __slots__ = ()
 
+    @checked(PatternTypeError)
     def __init__(self, *ops: Any, joint: bool = True) -> None:
         members = frozenset(member for op in _flat(ops) for member in _same(key(op)))
         if not members:
@@ -149,6 +151,7 @@ class NoneOf(OpClass):
 
     __slots__ = ("excluded",)
 
+    @checked(PatternTypeError)
     def __init__(self, *ops: Any, joint: bool = True) -> None:
         super().__init__(_text("NoneOf", _names(ops), joint), None, joint=joint)
         self.excluded = frozenset(member for op in _flat(ops) for member in _same(key(op)))

@@ -8,7 +8,7 @@ from typing import Any
 from gsl.attr import Expr, ast
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.expr import to_ast
-from gsl.errors import PatternError, PatternTypeError
+from gsl.errors import PatternError, PatternTypeError, checked
 from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Tuple, to_pattern
 from gsl.pat.choice import Alt
@@ -36,6 +36,7 @@ class Variadic(Pattern):
     min_len: int
     max_len: int | None
 
+    @checked(PatternTypeError)
     def __init__(
         self,
         field: Any,
@@ -154,6 +155,7 @@ class Segment(Variadic):
     __slots__ = ("greedy",)
     greedy: bool
 
+    @checked(PatternTypeError)
     def __init__(
         self,
         field: Any = None,
@@ -219,6 +221,7 @@ class Instance(Pattern):
 # ---------------------------------------------------------------- chains
 
 
+@checked(PatternTypeError)
 def Maybe(pattern: Any, on: Any) -> Alt:
     """``p`` or, where it is absent, ``on`` itself, which ``p`` is built on: the alternative ``p | on``."""
     present, base = to_pattern(pattern), to_pattern(on)
@@ -253,6 +256,7 @@ class Repeat(Pattern):
     greedy: bool
     sole: bool
 
+    @checked(PatternTypeError)
     def __init__(
         self, pattern: Any, min: int = 1, max: int | None = None, *, greedy: bool = True, sole: bool = True
     ) -> None:

@@ -8,8 +8,9 @@ from functools import cached_property
 from itertools import count
 from typing import Any, TypeGuard
 
-from gsl.attr import Expr, to_condition
+from gsl.attr import Expr
 from gsl.attr.ast import Ast, Attribute, Each, Literal
+from gsl.attr.expr import to_condition
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.graph import INPUT, PARAM, TUPLE, Graph, Node, Origin
 from gsl.graph.node import FEW

@@ -42,7 +42,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("number of clauses", lambda: attr.Match(ALT, [1]), ValueError, ["expected 2 clauses", "got 1"]),
     ("match on no alternative", lambda: attr.Match(X, [1]), TypeError, ["expected an Alt", "Wildcard"]),
     ("condition", lambda: attr.Cond("a", 1, 2), TypeError, ["attr.Cond", "'a'", "neither true nor false"]),
-    ("condition that is a number", lambda: attr.Cond(X.ndim, 1, 2), TypeError, ["attr.Cond", "Wildcard.ndim is neither"]),
+    ("condition that is a number", lambda: attr.Cond(X.ndim, 1, 2), TypeError, ["attr.Cond", "ndim is neither"]),
     ("and of a shape", lambda: (SHAPE == (1,)) & SHAPE, TypeError, ["a side of &", "Wildcard.shape is neither true"]),
     ("number or", lambda: 1 | (SHAPE == (1,)), TypeError, ["a side of |", "the condition 1 is neither true"]),
     ("not of a number", lambda: ~(SHAPE[0] + 1), TypeError, ["after ~", "(Wildcard.shape[0] + 1) is neither true"]),

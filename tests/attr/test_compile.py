@@ -64,8 +64,8 @@ def test_the_value_is_that_of_the_evaluator(expression: Expr) -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    [s[7], n // (n - 3), attr.max(s) & (n == 3), ~attr.max(s), d + 1, s["a"], pat.Const().value, d < n, attr.Range(d), attr.max(s[:0]),
-     attr.Map(n, lambda item: item), attr.Map(s, lambda item: s[item])],
+    [s[7], n // (n - 3), attr.max(s) & (n == 3), ~attr.max(s), d + 1, s["a"], pat.Const().value, d < n, attr.Range(d),
+     attr.max(s[:0]), attr.Map(n, lambda item: item), attr.Map(s, lambda item: s[item])],
     ids=repr,
 )
 def test_there_is_no_value_where_the_evaluator_finds_none(expression: Expr) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gsl import Subst, attr, op, pat
+from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.attr.ast import Literal
 from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError
 from gsl.spec import TABLE, OpSpec
@@ -107,6 +107,13 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("name as operand", lambda: op.ReLU(X) | "tanh", TypeError, ["a call of an operator by its name is is_op('tanh')"]),
     ("argument of a leaf", lambda: pat.Wildcard(shpe=(1,)), TypeError, ["pat.Wildcard", "'shpe'", "'shape'"]),  # type: ignore[call-arg]
     ("two numbers of dimensions", lambda: pat.Param(shape=(1, 2), ndim=3), ValueError, ["2 dimensions", "ndim= is 3"]),
+    ("argument of a variadic", lambda: pat.Variadic(TEMPLATE, template=[]), TypeError, ["Variadic", "'templates'?"]),  # type: ignore[call-arg]
+    ("argument of a chain", lambda: pat.Repeat(is_op("exp"), mim=2), TypeError, ["Repeat has", "'min'"]),  # type: ignore[call-arg]
+    ("argument of a literal", lambda: pat.Const(1, dtyp="int8"), TypeError, ["Const has no", "'dtype'?"]),  # type: ignore[call-arg]
+    ("argument of a field", lambda: pat.GetItem(SPLIT, indx=1), TypeError, ["GetItem has no", "'index'"]),  # type: ignore[call-arg]
+    ("argument of a use", lambda: X.used_by(CONV, indx=1), TypeError, ["used_by has no", "'index'?"]),  # type: ignore[call-arg]
+    ("argument of a rule", lambda: Subst(CONV, X, wher=[]), TypeError, ["Subst has no", "'where'?"]),  # type: ignore[call-arg]
+    ("argument of a set", lambda: RuleSet([], stratgy="first"), TypeError, ["RuleSet has", "'strategy'?"]),  # type: ignore[call-arg]
     ("demand of nothing", lambda: X.has_dtype(None), TypeError, ["has_dtype", "got None"]),
     ("one name for a list", lambda: pat.same_attr(CONV, "strides"), TypeError, ["names=", "write ['strides']"]),
     ("power", lambda: X**2, TypeError, ["** builds no call", "op.Power(a, b)"]),  # type: ignore[operator]

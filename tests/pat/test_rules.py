@@ -81,7 +81,7 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("target's attribute refers elsewhere", lambda: rule(RELU, op.Reshape(X, newshape=Y.shape)), ["the source lacks"]),
     ("condition that is a pattern", lambda: rule(RELU, X, where=Y), ["where= takes", "Wildcard"]),
     ("condition that is a bool", lambda: rule(RELU, X, where=True), ["where= takes", "True of type bool"]),
-    ("condition that is a number", lambda: rule(RELU, X, where=X.ndim - 1), ["where=", "(Wildcard.ndim - 1) is neither"]),
+    ("condition that is a number", lambda: rule(RELU, X, where=X.ndim - 1), ["where=", "- 1) is neither"]),
     ("demand in the target", lambda: rule(RELU, op.Tanh(X, dtype="float64")),
      ["tanh(Wildcard, dtype='float64') is new", "leave out dtype", "op.Cast"]),
     ("demand inside the target", lambda: rule(RELU, op.Exp(op.Tanh(X, shape=(7, 7), ndim=2))),

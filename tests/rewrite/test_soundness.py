@@ -320,7 +320,7 @@ def test_a_condition_that_is_neither_true_nor_false_is_an_error(calls: int) -> N
     leaky = op.LeakyReLU(x)
     rule = Subst(leaky, op.ReLU(x), where=(x.ndim == 2).max(leaky.alpha))
     view = graph(lambda b: [b.call("nn.leaky_relu", b.input(f"x{i}", 4), alpha=3.0) for i in range(calls)])
-    with pytest.raises(RewriteError, match=r"^test_soundness\.py:\d+: where= takes what is true or false, and max.* is 3.0"):
+    with pytest.raises(RewriteError, match=r"^test_soundness\.py:\d+: where= takes what .* is 3.0 here"):
         rule(view)
 
 
