@@ -37,8 +37,9 @@ class NodesProgram(Unchangeable):
         """What the look at the objects found, until somebody takes it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The view is read anew.
-        return NodesProgram, (self._outputs, self._access)
+        # The view is read anew. Operands come first, so that nothing recurses along the graph.
+        view = _read(self._outputs, self._access) if self._view is None else self._view
+        return _copied, (tuple([node.native for node in view.nodes]), self._outputs, self._access)
 
     @property
     def native(self) -> list[Any]:
@@ -85,6 +86,11 @@ class NodesProgram(Unchangeable):
 
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         raise FrontEndError(f"%{node.name} is an object of the user's graph, which can't be computed ahead")
+
+
+def _copied(objects: Sequence[Any], outputs: Sequence[Any], access: Access) -> NodesProgram:
+    """The program with these outputs, of which the objects have been copied one by one."""
+    return NodesProgram(outputs, access)
 
 
 @paused_collector()

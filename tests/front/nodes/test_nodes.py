@@ -284,3 +284,14 @@ def test_a_copy_is_a_workload_of_its_own(way: str) -> None:
     assert (new.name, text(new)) == (wl.name, text(wl))
     assert new.native[0] is not wl.native[0]
     assert values(new.native) == values(wl.native)
+
+
+@pytest.mark.parametrize("way", ["deepcopy", "pickle"])
+def test_a_long_chain_is_copied(way: str) -> None:
+    chain: Term = Leaf(n=2)
+    for _ in range(3000):
+        chain = Add((chain,))
+    wl = Workload.from_nodes([chain], operands=operands)
+    new = copy.deepcopy(wl) if way == "deepcopy" else pickle.loads(pickle.dumps(wl))
+    assert new.op_counts() == wl.op_counts()
+    assert new.native[0].inputs[0] is not chain.inputs[0]
