@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count
+from gsl.cli.files import check_place
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.rewrite import Subst
 from gsl.verify import Proved, Refuted, Supported, Unchecked, Verdict, verdicts
@@ -123,8 +124,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Verify the rules and print the verdicts; 1 if a rule is wrong."""
     if options.keep is not None:
-        if options.keep.is_dir():
-            raise UsageError(f"--keep: {options.keep} is a folder; give the name of a file in it")
+        check_place(options.keep)
         if not may_keep(options.keep):
             raise UsageError(f"--keep: {options.keep} is no file of verdicts; give another name")
     rules = selection(options.rules, terminal).rules

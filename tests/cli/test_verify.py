@@ -175,7 +175,8 @@ def test_modules_beside_a_file_can_be_imported(tmp_path: Path, capsys: pytest.Ca
         (["gsl.nowhere"], "there is neither a file nor a module gsl.nowhere"),
         (["gsl.errors"], "gsl.errors has no rules: a rule is a Subst, or in a RuleSet or list, at module level"),
         ([":swish"], "':swish': names of rules stand after the colon, as in rules.py:swish"),
-        (["{rules}", "--keep", "."], "--keep: . is a folder; give the name of a file in it"),
+        (["{rules}", "--keep", "."], ". is a folder; give the name of a file in it"),
+        (["{rules}", "--keep", "{rules}/kept"], "{rules}/kept can't be written: Not a directory"),
         (["{rules}", "--keep", "{rules}"], "--keep: {rules} is no file of verdicts; give another name"),
     ],
 )
