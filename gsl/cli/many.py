@@ -65,6 +65,8 @@ def run(
     paths = models.of_paths(options.models)
     tasks = [argparse.Namespace(**{**vars(options), "model": path}) for path in paths]
     if "output" in options:
+        if options.output.suffix in models.FORMATS and not options.output.exists():
+            raise UsageError(f"{options.output}: the results of many models are put into a folder; give its name")
         for task, place in zip(tasks, files.in_folder(options.output, paths)):
             task.output = place
     results = _results(work, tasks, options.jobs, terminal, title)

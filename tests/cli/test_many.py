@@ -101,6 +101,7 @@ def test_a_process_that_dies_fails_alone(zoo: Path, gsl: Run, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["zoo", "-o", "new.pt2"], "new.pt2: the results of many models are put into a folder; give its name"),
         (["zoo", "-o", "mine.py"], "mine.py can't be the folder of the results: File exists"),
         (["zoo", "-o", "no/new"], "no/new can't be the folder of the results: No such file or directory"),
         (["empty", "-o", "new"], "empty has no model: the name of one ends in .pt2 (torch.export.save) or "),
