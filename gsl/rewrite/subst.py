@@ -183,9 +183,11 @@ class Subst:
         """
         source = self.source
         where = (*source.constraints, *source.guards, *source.predicates)
-        given = {"extern_use": source.extern_use, "priority": self.priority, "distinct": self.plan.distinct,
-                 "inference_only": self.inference_only, "approximate": self.approximate, "doc": self.doc}  # fmt: skip
-        arguments = {key: value for key, value in given.items() if value not in (None, 0, False, "")}
+        given = {"priority": self.priority, "distinct": self.plan.distinct, "inference_only": self.inference_only,
+                 "approximate": self.approximate, "doc": self.doc}  # fmt: skip
+        arguments: dict[str, Any] = {key: value for key, value in given.items() if value}
+        if source.extern_use is not None:
+            arguments["extern_use"] = source.extern_use
         if f"rule at {self.location}" != self.name:
             arguments["name"] = self.name
         if self.target.callable is not None or self.plan.fuzzy:

@@ -90,6 +90,7 @@ def test_the_text_builds_the_same_rule(name: str) -> None:
     again = names["again"]
     assert body(again) == body(rule)
     assert again.priority == rule.priority
+    assert (again.source.extern_use, again.plan.distinct) == (rule.source.extern_use, rule.plan.distinct)
     assert again.to_python("again") == rule.to_python("again")
 
 
