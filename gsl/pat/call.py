@@ -222,7 +222,15 @@ class GetItem(Pattern):
     def children(self) -> Iterator[Pattern]:
         yield self.tuple
 
+    def arguments(self) -> Iterator[Any]:
+        yield self.tuple
+        yield from () if self.number is None else (self.number,)
+        yield from self.guard.keywords() if self.guard is not None else ()
+
     def parts(self) -> Iterator[Any]:
+        if self.guard is not None:
+            yield from super().parts()
+            return
         yield self.tuple
         yield from ("[", "" if self.number is None else self.number, "]")
 

@@ -61,7 +61,9 @@ class _Coder:
         read += [part for used in instances for part in (used.variadic, used.template)]
         variadics = [used for used in patterns if isinstance(used, Variadic)]
         self.any = {used.field for used in variadics if _is_any(used) and used.field not in read}
-        """The fields of segments of any fields, which are not written."""
+        self.any |= {used.both[1] for used in patterns if isinstance(used, And) and _has_attributes(used.both[1])}
+        """The fields of segments of any fields, and what stands for the attributes of ``has_attr``: these are not
+        written."""
         self.named = {part for used in variadics for part in (*used.templates, *used.first)} - self.any
         """The fields of tuples that have to be one object at all places."""
         self.named |= {used for used in read if isinstance(used, GetItem) and used.number is None}
@@ -90,7 +92,7 @@ class _Coder:
                 continue
             written = self._pattern(pattern)
             inside = (pattern in self.alone and len(written) <= WIDTH // 2) or (
-                isinstance(pattern, GetItem) and pattern not in self.named
+                isinstance(pattern, GetItem) and pattern.guard is None and pattern not in self.named
             )
             if inside and (not isinstance(pattern, Leaf) or isinstance(pattern, Const)):
                 self.texts[pattern] = written
@@ -188,17 +190,21 @@ class _Coder:
             case Tuple():
                 return _called("pat.Tuple", map(self._operand, pattern.items))
             case GetItem():
-                index = "" if pattern.number is None else self.value(pattern.number)
+                index = [] if pattern.number is None else [self.value(pattern.number)]
                 whole = self._text(pattern.tuple)
-                return f"{whole}[{index}]" if index else f"pat.GetItem({whole})"
+                if index and pattern.guard is None:
+                    return f"{whole}[{index[0]}]"
+                return _called("pat.GetItem", [_bare(whole), *map(_bare, index), *self._demands(pattern.guard)])
             case Alt():
-                return _called("pat.Alt", map(self._text, pattern.choices))
+                return _called("pat.Alt", [*map(self._text, pattern.choices), *self._demands(pattern.guard)])
             case Match():
                 clauses = ", ".join(map(self._operand, pattern.children()))
                 return f"pat.Match({self._text(pattern.alternative)}, [{clauses}])"
             case Cond():
                 sides = map(self._operand, pattern.children())
                 return _called("pat.Cond", [self.value(next(iter(pattern.expressions()))), *sides])
+            case And(both=(left, Call() as attributes)) if _has_attributes(attributes):
+                return _called(f"{self._text(left)}.has_attr", self._attributes(attributes.attrs))
             case And():
                 return f"({' & '.join(self._text(child) for child in pattern.children())})"
             case Not():
@@ -353,6 +359,11 @@ class _Coder:
         if isinstance(node, (ast.TupleOf, ast.Literal)):
             return f"attr.Const({self.value(node)})"
         return self.value(node)
+
+
+def _has_attributes(pattern: Pattern) -> bool:
+    """True for what ``has_attr`` makes: a call with attributes, and any operands."""
+    return isinstance(pattern, Call) and pattern.operands is None and bool(pattern.attrs)
 
 
 def _called(function: str, arguments: Iterable[str]) -> str:

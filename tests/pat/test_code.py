@@ -78,6 +78,10 @@ RULES: dict[str, Subst] = {
     "users": Subst((op.ReLU(x).uniq() >> pat.is_op("exp")).used_by(y + op.Tanh(u).extern_use(False), 0), x + u),
     "classes": Subst(pat.is_op(pat.OneOf("exp", op.Log)) > pat.Call(ops, pat.Call(ops, x)), x),
     "long chains": Subst(x > chain, x * chain.length, where=chain.length > 3),
+    "demands": Subst(
+        op.ReLU(pat.GetItem(op.Split(x), 0, ndim=2)) + pat.Alt(op.Exp(y), op.Tanh(y), ndim=2), op.ReLU(y),
+    ),
+    "attributes of any call": Subst(op.Sum(x).has_attr(keepdims=True) + pat.is_op("max").has_attr(axis=(0,)), x),
     "arguments": Subst(op.ReLU(x), op.Maximum(x, 0.0), priority=3, extern_use=False, distinct=True, doc="two\nlines"),
 }  # fmt: skip
 
