@@ -64,10 +64,14 @@ class _Coder:
         self.any |= {used.both[1] for used in patterns if isinstance(used, And) and _has_attributes(used.both[1])}
         """The fields of segments of any fields, and what stands for the attributes of ``has_attr``: these are not
         written."""
-        self.named = {part for used in variadics for part in (*used.templates, *used.first)} - self.any
-        """The fields of tuples that have to be one object at all places."""
-        self.named |= {used for used in read if isinstance(used, GetItem) and used.number is None}
-        read += self.named
+        read += {part for used in variadics for part in (*used.templates, *used.first)} - self.any
+        uses = Counter(child for pattern in patterns for child in pattern.children())
+        known = {*walk(*source), *read}
+        self.fields = {
+            used for used in patterns if isinstance(used, GetItem) and used.guard is None and used not in known
+        }
+        """The fields that are new in the target: these may be written anew wherever they are used."""
+        read += [used.tuple for used in self.fields if uses[used] != 1]
         classes = Counter(used.op for used in patterns if isinstance(used, Call) and isinstance(used.op, OpClass))
         self.classes = {each: self._free("ops") for each, uses in classes.items() if uses > 1}
         """The names of classes of operators that are used at several places."""
@@ -76,9 +80,7 @@ class _Coder:
         for used in variadics:
             if used.symbol is not None and used.symbol not in self.symbols:
                 self.symbols[used.symbol] = self._free(used.symbol.name)
-        self.alone = {
-            pattern for pattern, uses in Counter(child for p in patterns for child in p.children()).items() if uses == 1
-        } - {*read, *source, *target, *self.given}  # fmt: skip
+        self.alone = {used for used, places in uses.items() if places == 1} - {*read, *source, *target, *self.given}
         """The patterns that are written where they are used."""
 
     def text(self, name: str, arguments: Mapping[str, Any]) -> str:
@@ -91,9 +93,7 @@ class _Coder:
             if isinstance(pattern, Instance) or pattern in self.any:
                 continue
             written = self._pattern(pattern)
-            inside = (pattern in self.alone and len(written) <= WIDTH // 2) or (
-                isinstance(pattern, GetItem) and pattern.guard is None and pattern not in self.named
-            )
+            inside = (pattern in self.alone and len(written) <= WIDTH // 2) or pattern in self.fields
             if inside and (not isinstance(pattern, Leaf) or isinstance(pattern, Const)):
                 self.texts[pattern] = written
                 continue

@@ -78,6 +78,9 @@ RULES: dict[str, Subst] = {
     "users": Subst((op.ReLU(x).uniq() >> pat.is_op("exp")).used_by(y + op.Tanh(u).extern_use(False), 0), x + u),
     "classes": Subst(pat.is_op(pat.OneOf("exp", op.Log)) > pat.Call(ops, pat.Call(ops, x)), x),
     "long chains": Subst(x > chain, x * chain.length, where=chain.length > 3),
+    "a field at several places": Subst(
+        op.ReLU(field := op.Split(x)[0]) + op.Exp(field), op.ReLU(field) * 1.0, where=field.shape[0] == 2,
+    ),
     "demands": Subst(
         op.ReLU(pat.GetItem(op.Split(x), 0, ndim=2)) + pat.Alt(op.Exp(y), op.Tanh(y), ndim=2), op.ReLU(y),
     ),
