@@ -13,13 +13,17 @@ from gsl.pat.choice import Match
 from gsl.pat.leaf import Leaf
 
 
-def text(title: str, doc: str, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any]) -> str:
+def text(
+    title: str, doc: str, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any],
+    options: Sequence[str] = (),
+) -> str:  # fmt: skip
     """The text of a rule; without a target pattern, a function makes the target."""
     names = pattern_names(source, target)
     lines = [title, *(f"  {line}" for line in doc.splitlines() if line)]
     known = _lines(lines, "source", source, names, set())
     for condition in where:
         lines.append(f"  where {condition_text(condition, names)}")
+    lines += [f"  with {', '.join(options)}"] if options else []
     if target:
         _lines(lines, "target", target, names, known)
     else:

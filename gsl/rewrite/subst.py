@@ -13,7 +13,7 @@ from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
 from gsl.draw.rule import rule_drawing
 from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller, checked, require
-from gsl.graph import Graph, Op
+from gsl.graph import Graph, Op, op_name
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
 from gsl.pat.base import packed, unpacked
@@ -173,7 +173,11 @@ class Subst:
         """The rule in full: name, algebra, source, conditions, target."""
         where = (*self.source.constraints, *self.source.guards, *self.source.predicates)
         name = f"{self.name} (approximate)" if self.approximate else self.name
-        return text(name, self.doc, self.source.outputs, self.target.outputs, where)
+        options = [f"{key}={value!r}" for key, value in (
+            ("extern_use", self.source.extern_use), ("distinct", self.plan.distinct or None),
+            ("fuzzy", tuple(map(op_name, self.plan.fuzzy)) or None),
+        ) if value is not None]  # fmt: skip
+        return text(name, self.doc, self.source.outputs, self.target.outputs, where, options)
 
     def to_python(self, name: str = "rule") -> str:
         """The statements that build the rule under this name, after ``from gsl import *``.

@@ -106,6 +106,11 @@ def body(rule: Subst) -> str:
     return str(rule).partition("\n")[2]
 
 
+def test_the_text_of_a_rule_has_its_options() -> None:
+    rule = Subst(op.ReLU(x) + y, x + y, extern_use=False, distinct=True, fuzzy="cast")
+    assert "  with extern_use=False, distinct=True, fuzzy=('cast',)\n" in str(rule)
+
+
 def test_the_text_reads_like_what_is_written_by_hand() -> None:
     assert RULES["literals"].to_python() == (
         "x = pat.Wildcard()\nx2 = pat.Const()\nsource = x * x2\ntarget = x / pat.Const(1 / x2.value)\n"
