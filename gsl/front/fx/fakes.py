@@ -215,6 +215,11 @@ class Fakes:
             return False
         return not self.place.are_strides_sure or not _is_strided(after) or _strides(before) != _strides(after)
 
+    def has_rows(self, node: fx.Node) -> bool:
+        """True if the elements along the last axis of a node's value are known to stand side by side in memory."""
+        value = self.values.value(node)
+        return self.moved.get(node, True) and _is_strided(value) and _strides(value)[-1:] == (1,)
+
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
         """The value that was known of an old node, and the one known of the node that takes its place."""
         return self._before[old] if old in self._before else self.old.value(old), self.values.value(new)

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.rules import RULES
@@ -74,6 +75,49 @@ def test_a_kernel_that_wants_dense_operands_gets_them_without_the_copy_of_the_pr
     new = RULES["copy-identity"](old)
     assert new.trace.summary() == {"copy-identity": 1}
     old.compare(new).check()
+
+
+@pytest.mark.parametrize("operand", range(3))
+def test_a_kernel_of_attention_gets_rows_without_the_copy_of_the_program(operand: int) -> None:
+    """It takes the last axes of its operands to be dense, and looks at no stride to see if they are."""
+    kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+    def attention(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        operands = [x, x, x]
+        operands[operand] = y.transpose(-1, -2).contiguous()
+        result: torch.Tensor = kernel(*operands)[0]
+        return result
+
+    values = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 4, 5)
+    old = Workload.from_fx(make_fx(attention)(*values), values)
+    new = RULES["copy-identity"](old)
+    assert new.trace.summary() == {"copy-identity": 1}
+    old.compare(new).check()
+
+
+BY_STRIDES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "as_strided": lambda y: torch.as_strided(y, (4,), (1,)),
+    "as_strided_copy": lambda y: torch.as_strided_copy(y, (4,), (1,)),
+    "as_strided_scatter": lambda y: torch.as_strided_scatter(y, torch.ones(4), (4,), (1,)),
+    "view_copy": lambda y: torch.view_copy(y, dtype=torch.int32),
+    "view_as_complex_copy": lambda y: torch.view_as_complex_copy(y.view(3, 2, 2)).abs(),
+    "stride": lambda y: y * y.stride(0),
+    "is_contiguous": lambda y: y * y.is_contiguous(),
+}
+
+
+@pytest.mark.parametrize("name", BY_STRIDES)
+def test_a_copy_stays_where_its_strides_are_read(name: str) -> None:
+    graph = torch.fx.symbolic_trace(lambda x: BY_STRIDES[name](x.t().contiguous()))
+    old = Workload.from_fx(graph, (torch.randn(4, 3),))
+    new = RULES["copy-identity"](old)
+    assert f"%{name} reads its operand by strides" in str(new.trace)
+    old.compare(new).check()
+
+
+def test_names_of_inputs_say_nothing_of_strides() -> None:
+    graph = torch.fx.symbolic_trace(lambda stride: stride.t().contiguous() * 2.0)
+    assert RULES["copy-identity"](Workload.from_fx(graph, (torch.randn(4, 3),))).trace.count() == 1
 
 
 @pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])

@@ -172,10 +172,11 @@ _VIEWS: Final = _words(
 """Functions, methods and aten operators that may return an operand or a view of it."""
 
 
-_BY_STRIDES: Final = frozenset((
-    torch.as_strided, "as_strided", torch.ops.aten.as_strided.default, torch.view_as_complex,
-    torch.ops.aten.view_as_complex.default, torch.ops.aten.view.dtype,
-))  # fmt: skip
+_BY_STRIDES: Final = _words(
+    "as_strided as_strided_copy as_strided_scatter view_as_complex view_as_complex_copy stride is_contiguous "
+    "storage_offset"
+)
+"""Functions, methods and aten operators that read an operand by its strides, or tell these."""
 RESHAPES: Final[Mapping[Any, Any]] = {
     "view": "reshape",
     "view_as": "reshape_as",
@@ -186,20 +187,32 @@ RESHAPES: Final[Mapping[Any, Any]] = {
 """Views that only exist for some strides, and the calls that copy where they don't."""
 DENSE: Final = frozenset((torch.ops.aten.native_group_norm.default, torch.ops.aten._pdist_forward.default))
 """Calls whose kernels want a dense first operand, and make no copy of another one."""
+ROWS: Final = frozenset(
+    getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
+    for kind in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
+)
+"""Calls whose kernels take the last axes of the first three operands to be dense, and make no copies of others."""
 
 
 def is_by_strides(node: fx.Node) -> bool:
     """True if a native call only exists for some strides of its operand, and a copy is no substitute."""
-    if node.target in RESHAPES:
-        return any(isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values()))
-    return node.target in _BY_STRIDES
+    name = _name(node.target) if node.op in ("call_function", "call_method") else ""
+    as_other = name in ("view", "view_copy") and any(
+        isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values())
+    )
+    return as_other or name in _BY_STRIDES
 
 
 def is_view(target: Any) -> bool:
     """True if the result of the call may share memory with an operand. Errs on that side."""
+    if isinstance(target, OpOverload) and any(result.alias_info is not None for result in target._schema.returns):
+        return True
+    name = _name(target)
+    return name.strip("_") in _VIEWS or name in _VIEWS
+
+
+def _name(target: Any) -> str:
+    """The name of an operator, a function or a method."""
     if isinstance(target, OpOverload):
-        if any(result.alias_info is not None for result in target._schema.returns):
-            return True
-        return target._opname.strip("_") in _VIEWS
-    name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
-    return name.rstrip("_") in _VIEWS or name in _VIEWS
+        return str(target._opname)
+    return target if isinstance(target, str) else str(getattr(target, "__name__", ""))
