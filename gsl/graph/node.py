@@ -352,7 +352,7 @@ class Graph:
         admits: Callable[[Replaced], None] | None = None,
         exchanges: Callable[[Op], bool] | None = None,
         shares_bodies: bool = False,
-        changeable: bool = False,
+        shares: Callable[[Node, Node], bool] | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -369,9 +369,10 @@ class Graph:
         """True for the operator of a call that exchanges data with other processes. ``None`` where there are none."""
         self.shares_bodies = shares_bodies
         """True if groups that compute the same may have one body, whatever native calls their nodes came from."""
-        self.changeable = changeable
-        """True if who gets an output may change it in place: then none may come to share the memory of an input, a
-        weight or another output."""
+        self.shares = shares
+        """Tells if a node may have memory in common with its operand, as far as values tell that. Given where who gets
+        an output may change it in place: then none may come to share the memory of an input, a weight or another
+        output."""
         self.typed = typed
         """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -464,5 +465,5 @@ class Graph:
         return Graph(
             new.values(), outputs, self.infer, self.canonical, written,
             typed=self.typed, writable=self.writable, admits=self.admits, exchanges=self.exchanges,
-            shares_bodies=self.shares_bodies, changeable=self.changeable,
+            shares_bodies=self.shares_bodies, shares=self.shares,
         )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -42,13 +42,18 @@ def may_be_view(node: Node) -> bool:
     return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
-def seen_through(nodes: Iterable[Node], within: Collection[Node] | None = None) -> dict[Node, None]:
+def seen_through(
+    nodes: Iterable[Node],
+    within: Collection[Node] | None = None,
+    shares: Callable[[Node, Node], bool] | None = None,
+) -> dict[Node, None]:
     """The nodes, and those whose memory they may share because they are views of it; no further than from new nodes of
-    the vocabulary and those ``within``, if these are given."""
+    the vocabulary and those ``within``, if these are given, and where a node ``shares`` the memory of its operand."""
 
-    def seen(node: Node) -> Sequence[Node]:
+    def seen(node: Node) -> Iterable[Node]:
         is_followed = within is None or node in within or (is_new(node) and not node.opaque)
-        return node.operands if is_followed and may_be_view(node) else ()
+        operands = node.operands if is_followed and may_be_view(node) else ()
+        return operands if shares is None else [operand for operand in operands if shares(node, operand)]
 
     return dict.fromkeys(reached(nodes, seen))
 
@@ -139,7 +144,7 @@ class Checker:
                 self.admits(replacement)
             except FrontEndError as error:
                 raise Refusal(str(error)) from error
-        if self.graph.changeable:
+        if self.graph.shares is not None:
             self._returned(replacement, inner or replacement.old)
         if closes_cycle(replacement):
             names = ", ".join(f"%{node.name}" for node in replacement.old)
@@ -198,7 +203,7 @@ class Checker:
         taken: dict[Node, Node] = {}
         for old, new in zip(replacement.old, replacement.new):
             other = taken.setdefault(new, old)
-            before = seen_through((old,), within) if within else ()
+            before = seen_through((old,), within, self.graph.shares) if within else ()
             more = [node for node in seen_through((new,), within) if node not in before and not is_new(node)]
             places = self._given(old) if more or other is not old else set()
             if places and other is not old and self._given(other):

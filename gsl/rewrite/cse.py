@@ -96,7 +96,7 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
 def _apart(splicer: Splicer, one: Node, other: Node) -> bool:
     """True if outputs show both calls, and who gets these may change one of them in place."""
     outputs = splicer.outputs
-    return splicer.graph.changeable and bool([*shown(one, outputs)]) and bool([*shown(other, outputs)])
+    return splicer.graph.shares is not None and bool([*shown(one, outputs)]) and bool([*shown(other, outputs)])
 
 
 def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | None:

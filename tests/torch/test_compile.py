@@ -323,6 +323,8 @@ ONES = torch.ones(3)
 RETURNED: dict[str, tuple[Any, Subst]] = {
     "a copy of an input": (lambda x: (x + 0, x * 2.0), Subst(X + 0, X)),
     "a view of a copy": (lambda x: ((x + 0).view(-1), x * 2.0), Subst(X + 0, X)),
+    "a copy by two casts": (lambda x: (x.double().float(), x * 2.0), RULES["cast-cast"]),
+    "a copy by a reshape": (lambda x: (x.expand(2, 3).reshape(6).reshape(2, 3), x * 2.0), RULES["reshape-reshape"]),
     "a copy of a weight": (lambda x: (ONES + 0, x * 2.0), Subst(X + 0, X)),
     "a copy of another result": (lambda x: (y := torch.tanh(x), y + 0), Subst(X + 0, X)),
     "results that become equal": (lambda x: (torch.relu(torch.relu(x)), torch.relu(x)), RELUS),

@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of
+from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of, shares
 from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.mutations import pass_results
@@ -81,7 +81,7 @@ class CompiledProgram(GraphModuleProgram):
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
-        graph.changeable = True  # by what follows a graph break
+        graph.shares = shares(self._values)  # by what follows a graph break
         return graph
 
     def _loader(self) -> FxLoader:

@@ -18,7 +18,7 @@ from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
 from gsl.front.fx.spellings.effects import is_by_strides
-from gsl.front.fx.values import Values, device_of
+from gsl.front.fx.values import Values, device_of, tensors
 from gsl.graph import CONST, TUPLE, Node, op_name
 from gsl.graph.node import Replaced
 
@@ -81,13 +81,6 @@ class Devices:
         values = [self.values.value(node) for node in self.graph.nodes]
         found = {device for value in (*values, *self.weights()) for device in devices(value)}
         return found.pop() if len(found) == 1 else None
-
-
-def tensors(value: Any) -> Iterator[torch.Tensor]:
-    """A tensor, or those of a tuple."""
-    for item in value if isinstance(value, (tuple, list)) else (value,):
-        if isinstance(item, torch.Tensor):
-            yield item
 
 
 def devices(value: Any) -> Iterator[torch.device]:

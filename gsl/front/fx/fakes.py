@@ -215,7 +215,7 @@ class Fakes:
             return False
         return not self.place.are_strides_sure or not _is_strided(after) or _strides(before) != _strides(after)
 
-    def has_rows(self, node: fx.Node) -> bool:
+    def has_rows(self, node: Any) -> bool:
         """True if the elements along the last axis of a node's value are known to stand side by side in memory."""
         value = self.values.value(node)
         return self.moved.get(node, True) and _is_strided(value) and _strides(value)[-1:] == (1,)

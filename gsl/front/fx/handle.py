@@ -4,7 +4,7 @@ its readings with their nodes; and the native node of each node."""
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from torch.nn import Module
 from gsl.front.core.handle import Handle, NativeLeaf, Reading, Source
 from gsl.front.core.load import Expansion
 from gsl.front.fx import spellings
-from gsl.front.fx.values import type_of_value
+from gsl.front.fx.values import Values, tensors, type_of_value
 from gsl.front.tree import Canon
 from gsl.graph import CONST, INPUT, PARAM, Node, Type
 
@@ -262,7 +262,24 @@ def memory(value: torch.Tensor) -> Hashable:
 
 
 def _memories(value: Any) -> set[Hashable]:
-    return {memory(value)} if isinstance(value, torch.Tensor) else set()
+    return {memory(item) for item in tensors(value)}
+
+
+def shares(values: Values) -> Callable[[Node, Node], bool]:
+    """A function that tells if a node may have memory in common with its operand: always, unless the values that torch
+    knows of both have none."""
+
+    def memories(node: Node) -> set[Hashable]:
+        own: Any = node.native
+        if isinstance(own, FxLeaf):
+            return _memories(own.value)
+        return _memories(values.value(own.reading.native)) if isinstance(own, Handle) and own.is_root else set()
+
+    def may_share(node: Node, operand: Node) -> bool:
+        one, other = memories(node), memories(operand)
+        return not (one and other) or not one.isdisjoint(other)
+
+    return may_share
 
 
 def attribute(root: torch.nn.Module, path: str) -> Any:

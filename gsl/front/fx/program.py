@@ -25,7 +25,7 @@ from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
-from gsl.front.fx.handle import ExportedLeaves, FxLeaves, module_path
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, module_path, shares
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
@@ -380,7 +380,7 @@ class RegionProgram(GraphModuleProgram):
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
-        graph.changeable = True  # a branch may not return what it is fed
+        graph.shares = shares(self._values)  # a branch may not return what it is fed
         return graph
 
     def store(self, graph: Graph) -> RegionProgram:

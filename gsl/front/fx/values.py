@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -185,6 +185,13 @@ class Values:
     def is_tensor(self, node: fx.Node) -> bool:
         """False for a node that is known to be no tensor and no tuple of tensors: a size, a shape, None."""
         return self.value(node) is UNKNOWN or self.type(node) is not None
+
+
+def tensors(value: Any) -> Iterator[torch.Tensor]:
+    """A tensor, or those of a tuple."""
+    for item in value if isinstance(value, (tuple, list)) else (value,):
+        if isinstance(item, torch.Tensor):
+            yield item
 
 
 def device_of(value: Any) -> torch.device | None:
