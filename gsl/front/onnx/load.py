@@ -172,17 +172,17 @@ class OnnxLoader(Loader):
     def _tensor(self, value: ir.Value) -> None:
         """Add a weight, a literal tensor without axes, or an opaque node for what is no tensor of torch's."""
         tensor = const_tensor(value)
-        if tensor is None or tensor.dtype not in DTYPES:
+        dtype: Any = None if tensor is None else tensor.dtype
+        if dtype not in DTYPES:
             self.add(value, Node(INITIALIZER, name=value.name or "", native=Single(value)))
             return
-        dtype, shape = tensor.dtype, tensor.shape
-        read = partial(data_of, tensor, value.name)
-        is_small = math.prod(shape.dims) * dtype.itemsize <= SMALL
-        if isinstance(tensor, ir.ExternalTensor):
+        read, type = partial(data_of, tensor, value.name), self.types.plain(dtype, tensor.shape)
+        is_small = math.prod(type.shape) * dtype.itemsize <= SMALL
+        if ir.ExternalTensor in tensor.__class__.__mro__:  # of a protocol, isinstance takes six times as long
             tensor.numpy()  # which maps the file: it may be gone when somebody asks
         attrs = {"value": read()} if is_small else UnreadWeight(read)
-        kind = PARAM if shape.dims else CONST
-        self.add(value, Node(kind, (), attrs, self.types.plain(dtype, shape), value.name or "const", OnnxLeaf(value)))
+        kind = PARAM if type.shape else CONST
+        self.add(value, Node(kind, (), attrs, type, value.name or "const", OnnxLeaf(value)))
 
     # ------------------------------------------------------------ nodes
 

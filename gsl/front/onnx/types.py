@@ -64,7 +64,7 @@ class OnnxTypes:
         """The type of the view for a type and a shape, the same one for equal ones; ``None`` if there is none."""
         return None if shape is None or not isinstance(type, ir.TensorType) else self.plain(type.dtype, shape)
 
-    def plain(self, dtype: Any, shape: Any) -> TensorType | None:
+    def plain(self, dtype: Any, shape: Any) -> Any:
         """The type of the view for a dtype and a shape; ``None`` for a dtype that it does not have."""
         dims = shape.dims
         found = self.known.get((id(dtype), dims))
