@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from gsl import RuleSet, Subst, op, pat
 from gsl.errors import FixpointError
 from gsl.graph import Graph, Node
+from gsl.graph.splice import Splicer
 from gsl.match import Plan
 from gsl.match.index import candidates
 from gsl.rewrite import apply as rounds
-from gsl.rewrite import near
+from gsl.rewrite import cse, near, passes
 from gsl.rewrite.cse import eliminate_common
 from gsl.rewrite.termination import Watch
 from gsl.rewrite.trace import Trace
@@ -153,6 +154,32 @@ def test_in_the_end_nothing_matches(view: Graph, rules: list[Subst], farthest: i
     for rule in rules:
         assert rewritten(rule, new)[1].count() == 0
     assert eliminate_common(new) == 0
+
+
+@pytest.mark.law
+@QUICK
+@given(graphs(most=12), st.lists(st.sampled_from(ENDING), min_size=1, unique=True))
+def test_no_round_looks_near_to_what_has_gone(view: Graph, rules: list[Subst]) -> None:
+    gone: list[set[Node]] = []
+    looked: list[int] = []
+
+    class Noting(Splicer):
+        def __init__(self, graph: Graph) -> None:
+            super().__init__(graph)
+            gone.append(self.dead)
+
+    def noted(graph: Graph, touched: Iterable[Node], plans: Iterable[Plan]) -> near.Near | None:
+        looked.append(len(set[Node]().union(*gone).intersection(touched)))
+        return near.near_to(graph, touched, plans)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(near, "LEAST", 0)
+        patch.setattr(near, "SHARE", 2)
+        patch.setattr(rounds, "near_to", noted)
+        for module in (passes, cse):
+            patch.setattr(module, "Splicer", Noting)
+        rewritten(RuleSet(rules), view, iterative=True)
+    assert not any(looked)
 
 
 def test_alternatives_that_need_what_is_not_there_cost_nothing() -> None:
