@@ -136,6 +136,21 @@ SLOTS = {
 
 
 @needs_compiler
+@pytest.mark.parametrize("where", ["joint_custom_pre_pass", "post_grad_custom_pre_pass"])
+def test_results_that_are_views_of_one_tensor_are_made_of_it(where: str) -> None:
+    """Torch makes them once more, by the strides that the tensor had when it was traced for autograd."""
+
+    def views(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = torch.relu(x).t().contiguous()
+        return y.view(-1), y.view(2, -1)
+
+    x, pass_ = torch.randn(6, 4, requires_grad=True), Pass(RULES["copy-identity"])
+    with fresh_cache(), inductor.patch({where: pass_}):
+        equal(torch.compile(views)(x), views(x))
+    assert "makes views of it for autograd by its strides" in str(pass_.traces[0])
+
+
+@needs_compiler
 def test_rules_fire_in_inductor() -> None:
     class Model(Branches):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:

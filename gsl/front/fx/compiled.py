@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 import weakref
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gsl.errors import FrontEndError
+from gsl.front.fx.devices import Admits
 from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of, shares
 from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader
@@ -82,6 +84,8 @@ class CompiledProgram(GraphModuleProgram):
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
         graph.shares = shares(self._values)  # by what follows a graph break
+        if isinstance(graph.admits, Admits):
+            graph.admits.viewed = viewed_results(self._module.graph, self._values)
         return graph
 
     def _loader(self) -> FxLoader:
@@ -129,6 +133,21 @@ def static_inputs(graph: fx.Graph) -> frozenset[str]:
     # In graphs made for autograd, placeholders of the forward pass are those of the graph from which they were made.
     static = {name for index in metadata.static_input_indices for name in (f"primals_{index + 1}", f"arg{index}_1")}
     return frozenset(node.name for node in placeholders if node.name in static)
+
+
+def viewed_results(graph: fx.Graph, values: Values) -> frozenset[fx.Node]:
+    """The results that are views of one tensor, in a graph that torch made for autograd, and that tensor: torch returns
+    views of it that are made after each run, and knows how it lies in memory."""
+    output = graph.output_node()
+    kinds = zip(pytree.tree_leaves(output.args), pytree.tree_leaves(output.meta.get("desc")))
+    known = {node: values.value(node) for node, kind in kinds if type(kind).__name__ in _RETURNED}
+    places = {node: memory(value) for node, value in known.items() if isinstance(value, torch.Tensor)}
+    shared = Counter(places.values())
+    return frozenset(node for node, place in places.items() if shared[place] > 1)
+
+
+_RETURNED: Final = ("PlainAOTOutput", "IntermediateBaseAOTOutput")
+"""The results that a call of a compiled function returns, or of which it returns views."""
 
 
 def check_held(module: fx.GraphModule) -> None:

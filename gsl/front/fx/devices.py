@@ -7,7 +7,7 @@ new one, is put on the device of the calls that it replaces.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import torch
@@ -131,6 +131,8 @@ class Admits:
         self.values = values
         self.places = places
         self.forms = forms
+        self.viewed: Collection[fx.Node] = ()
+        """The native results of which torch makes views after a run, for which it knows how they lie in memory."""
 
     @functools.cached_property
     def one_device(self) -> bool:
@@ -150,7 +152,7 @@ class Admits:
         )  # fmt: skip
 
     def __call__(self, replaced: Replaced) -> None:
-        if self.strided:
+        if self.strided or self.viewed:
             for old, new in zip(replaced.old, replaced.new):
                 if new is not old:
                     self._check_strides(old)
@@ -161,7 +163,13 @@ class Admits:
         """Refuse to replace what is read by strides further down."""
         found, work = {old}, [old]
         while work:
-            for user in work.pop().users:
+            node = work.pop()
+            if self.viewed and native_of(node) in self.viewed:
+                raise FrontEndError(
+                    f"%{node.name} is returned, and torch makes views of it for autograd by its strides, which may not "
+                    f"be the same when %{old.name} is replaced"
+                )
+            for user in node.users:
                 native = native_of(user) if handle_of(user) is not None else None
                 if native in self.strided:
                     raise FrontEndError(
