@@ -264,8 +264,10 @@ class Fakes:
         return _is_strided(value) and _is_strided(other) and _strides(value) == _strides(other)
 
     def _turned(self, value: Any) -> Any:
-        """A fake tensor that lies with its axes in reversed order; anything else as it is, but UNKNOWN for a fake
-        tensor of another mode, with which this one does not compute."""
+        """A fake tensor that lies with its axes in reversed order, or a tuple of some; anything else as it is, but
+        UNKNOWN for a fake tensor of another mode, with which this one does not compute."""
+        if isinstance(value, (tuple, list)):
+            return tuple(map(self._turned, value))
         if not _is_strided(value) or value.ndim < 2:
             return value
         if isinstance(value, FakeTensor) and value.fake_mode is not self.mode:

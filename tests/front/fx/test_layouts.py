@@ -51,6 +51,13 @@ def test_view_of_attention_without_the_copy_between(way: str) -> None:
     old.compare(new).check()
 
 
+def test_view_of_a_field_of_what_lies_otherwise() -> None:
+    old = workload("exported", lambda y: torch.sort(y, dim=3)[0].view(2, 128))
+    new = ATTENTION(old)
+    assert [node.target for node in new.exported.graph.nodes][-2] is torch.ops.aten.reshape.default
+    old.compare(new).check()
+
+
 def test_what_an_unknown_layout_does_not_reach() -> None:
     """Only the view of the attention itself may need a copy: a product lies alike whatever its operands."""
     old = workload("exported", lambda y: (y.view(256).view(2, 2, 16, 4) @ WEIGHT).view(2, 2, 64))
