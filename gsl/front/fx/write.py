@@ -101,8 +101,8 @@ class FxWriter:
         target = self._for_any_strides(node) if moved else node.target
         if moved and target in effects.DENSE:
             args = (self._dense(args[0]), *args[1:])
-        if moved and target in effects.ROWS:
-            args = (*[arg if self.fakes.has_rows(arg) else self._dense(arg) for arg in args[:3]], *args[3:])
+        if moved and (count := effects.ROWS.get(target)):
+            args = (*[arg if self.fakes.has_rows(arg) else self._dense(arg) for arg in args[:count]], *args[count:])
         new = self.builder.keep(node, target, args, kwargs)
         self._kept(node, new)
         if moved and node.op != "output":

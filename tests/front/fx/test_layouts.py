@@ -102,6 +102,25 @@ def test_a_kernel_of_attention_gets_rows_without_the_copy_of_the_program(operand
     old.compare(new).check()
 
 
+@pytest.mark.parametrize("operand", range(4))
+def test_a_kernel_of_the_gradients_of_attention_gets_rows_without_the_copy_of_the_program(operand: int) -> None:
+    aten = torch.ops.aten
+    forward = aten._scaled_dot_product_flash_attention_for_cpu.default
+    backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+
+    def gradients(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        result, sums = forward(x, x, x)
+        operands = [x, x, x, x, result]
+        operands[operand] = y.transpose(-1, -2).contiguous()
+        return list(backward(*operands, sums, 0.0, False))
+
+    values = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 4, 5)
+    old = Workload.from_fx(make_fx(gradients)(*values), values)
+    new = RULES["copy-identity"](old)
+    assert new.trace.summary() == {"copy-identity": 1}
+    old.compare(new).check()
+
+
 BY_STRIDES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "as_strided": lambda y: torch.as_strided(y, (4,), (1,)),
     "as_strided_copy": lambda y: torch.as_strided_copy(y, (4,), (1,)),

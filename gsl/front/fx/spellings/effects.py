@@ -187,11 +187,16 @@ RESHAPES: Final[Mapping[Any, Any]] = {
 """Views that only exist for some strides, and the calls that copy where they don't."""
 DENSE: Final = frozenset((torch.ops.aten.native_group_norm.default, torch.ops.aten._pdist_forward.default))
 """Calls whose kernels want a dense first operand, and make no copy of another one."""
-ROWS: Final = frozenset(
-    getattr(torch.ops.aten, f"_scaled_dot_product_{kind}").default
-    for kind in ("flash_attention", "flash_attention_for_cpu", "efficient_attention", "cudnn_attention")
-)
-"""Calls whose kernels take the last axes of the first three operands to be dense, and make no copies of others."""
+_ATTENTION: Final = {
+    "flash_attention": 3, "flash_attention_for_cpu": 3, "efficient_attention": 3, "cudnn_attention": 3,
+    "flash_attention_backward": 5, "flash_attention_for_cpu_backward": 5, "efficient_attention_backward": 4,
+    "cudnn_attention_backward": 4,
+}  # fmt: skip
+ROWS: Final[Mapping[Any, int]] = {
+    getattr(torch.ops.aten, f"_scaled_dot_product_{name}").default: count for name, count in _ATTENTION.items()
+}
+"""Calls whose kernels take the last axes of the first operands to be dense, and make no copies of others, with the
+number of these operands."""
 
 
 def is_by_strides(node: fx.Node) -> bool:
