@@ -44,6 +44,8 @@ class CheckedSource:
         self.given = tuple(dict.fromkeys(constraints))
         """The constraints that hold in every match; those of a sequence hold where it is bound."""
         self.known = frozenset(self.patterns)
+        self.bindable = frozenset(_bindable((*outputs, *related)))
+        """The patterns that a match can bind: those that are not part of a negation only."""
         self.variadic = outputs[0] if len(outputs) == 1 and isinstance(outputs[0], pat.Variadic) else None
         check_segments(self.patterns, (*outputs, *related))
         self._check_places()
@@ -82,14 +84,16 @@ class CheckedSource:
                 self._check_expression(node, pattern)
         for node in self.where:
             self._check_expression(node, None)
-        bindable = set(_bindable(self.required))
+            for used in references(node):
+                if used in self.known - self.bindable:
+                    raise PatternError(f"where=: {node!r} refers to {used!r}, which is {_NEGATED}")
         for constraint in self.given:
             for pattern in constraint.patterns():
                 place = f"{pattern.location}: {constraint!r}: "
                 if pattern not in self.known:
                     raise PatternError(f"{place}{pattern!r} is not part of the source, nor related to it in where=")
-                if pattern not in bindable:
-                    raise PatternError(f"{place}{pattern!r} is part of a negation only: say it there, inside of the ~")
+                if pattern not in self.bindable:
+                    raise PatternError(f"{place}{pattern!r} is {_NEGATED}")
                 self._check_scopes(pattern, (), place)
         for pattern in self.outputs:
             self._check_scopes(pattern, ())
@@ -240,6 +244,9 @@ def _identity(patterns: Sequence[Pattern]) -> dict[Pattern, Pattern]:
                 if find(part) is not find(pattern):
                     parent[find(part)] = find(pattern)
     return {pattern: find(pattern) for pattern in parent}
+
+
+_NEGATED = "part of a negation only: say it there, inside of the ~"
 
 
 def _bindable(roots: Sequence[Pattern]) -> Iterator[Pattern]:

@@ -94,7 +94,7 @@ class Target:
         return tuple(outputs)
 
     def _check(self) -> None:
-        bound = set(self.plan.known)
+        bound = set(self.plan.bindable)
         templates = {t for pattern in bound if isinstance(pattern, (Variadic, Repeat)) for t in pattern.templates}
         new = _unmatched(self.outputs, bound - templates)
         check_segments(new, self.outputs)
@@ -102,6 +102,11 @@ class Target:
             if pattern in templates:
                 raise PatternError(
                     f"{pattern.location}: {pattern!r} is a template, of which there are many: {self._which(pattern)}"
+                )
+            if pattern in self.plan.known:
+                raise PatternError(
+                    f"{pattern.location}: the target uses {pattern!r}, which is part of a negation only, so there is "
+                    "no node for it"
                 )
             if isinstance(pattern, Leaf) and not (isinstance(pattern, Const) and pattern.literal is not None):
                 raise PatternError(
