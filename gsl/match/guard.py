@@ -73,13 +73,14 @@ class Guard:
         return holds
 
     def denies(self, value: Any) -> bool:
-        """True if the value of a condition is false; RewriteError for one that is neither true nor false."""
-        if type(value) is not bool:
+        """True unless the value of a condition is true. RewriteError for a number, a text or a tuple; a comparison with
+        a tensor has a tensor as its value, and does not hold."""
+        if isinstance(value, (int, float, str, tuple)) and not isinstance(value, bool):
             raise RewriteError(
                 f"{next(self.references()).location}: {self.what}= takes what is true or false, and {self.expected!r} "
                 f"is {short(value)} here: compare it with something"
             )
-        return not value
+        return value is not True
 
     def fits(self, expected: Any, actual: Any, node: Node) -> bool:
         """True if a node has the expected value, also if that is written in another form."""

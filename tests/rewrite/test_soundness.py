@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gsl import RuleSet, Subst, op, pat
@@ -322,6 +323,16 @@ def test_a_condition_that_is_neither_true_nor_false_is_an_error(calls: int) -> N
     view = graph(lambda b: [b.call("nn.leaky_relu", b.input(f"x{i}", 4), alpha=3.0) for i in range(calls)])
     with pytest.raises(RewriteError, match=r"^test_soundness\.py:\d+: where= takes what .* is 3.0 here"):
         rule(view)
+
+
+@pytest.mark.parametrize("calls", [1, 200])
+def test_a_condition_on_the_value_of_a_literal_tensor_does_not_hold(calls: int) -> None:
+    c = pat.Const()
+    rule = Subst(op.ReLU(x * c), op.ReLU(x) * c, where=c.value > 0)
+    value = np.array([1.0, 2.0, 3.0, 4.0], np.float32)
+    products = [lambda b, i=i: b.call("multiply", b.input(f"x{i}", 4), b.const(value)) for i in range(calls)]
+    view = graph(lambda b: [b.call("nn.relu", product(b)) for product in products])
+    assert rewritten(rule, view)[1].count() == 0
 
 
 def test_a_reason_for_refusing_is_reported() -> None:
