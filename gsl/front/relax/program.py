@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -205,8 +205,10 @@ def from_module(module: Any, params: Any = None, *, function: str | None = None)
             )
     if function not in names:
         raise FrontEndError(f"the module has no Relax function {function!r}: {nearest(function, names)}")
-    values = None if params is None else _values(module[function], params, function)
-    return RelaxProgram(module, function, values)
+    if params is None:
+        return RelaxProgram(module, function)
+    constants = cache(lambda: RelaxProgram(module, function).params)
+    return RelaxProgram(module, function, _values(module[function], params, function, constants))
 
 
 def _module_of(function: Any) -> tuple[Any, str]:
@@ -217,8 +219,11 @@ def _module_of(function: Any) -> tuple[Any, str]:
     return tvm.IRModule({name: function}), name
 
 
-def _values(function: Any, params: Any, name: str) -> dict[str, Any]:
-    """The values by the names of the parameters."""
+def _values(
+    function: Any, params: Any, name: str, constants: Callable[[], Mapping[str, Any]]
+) -> dict[str, Any]:  # fmt: skip
+    """The values by the names of the parameters. Those of constants may be among them, as in the ``params`` of a
+    program, if they are what the function has."""
     own = {var.name: var for var in function.params}
     if not isinstance(params, Mapping):
         raise FrontEndError(f"expected params as a mapping of names to tensors, but got a {type(params).__name__}")
@@ -229,7 +234,7 @@ def _values(function: Any, params: Any, name: str) -> dict[str, Any]:
                 found.update(zip([var.name for var in function.params][len(own) - len(value):], value))
         elif key in own:
             found[str(key)] = value
-        else:
+        elif key not in constants() or not np.array_equal(to_numpy(constants()[key]), to_numpy(to_tvm(value))):
             raise FrontEndError(f"{name}: there is no parameter {key!r} for the value in params; {nearest(key, own)}")
     return {key: _checked(own[key], to_tvm(value), name) for key, value in found.items()}
 

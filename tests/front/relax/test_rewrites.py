@@ -60,6 +60,20 @@ def test_the_original_is_as_it_was() -> None:
     assert module.script() == text
 
 
+def test_a_module_with_its_params_again() -> None:
+    """Constants of the function are among the params."""
+
+    def body(builder: Any, x: Any, w: Any) -> Any:
+        return builder.emit(relax.op.add(builder.emit(relax.op.multiply(x, w)), relax.const(np.ones(2, "float32"))))
+
+    old = Workload.from_relax(function([tensor("x", 2), tensor("w", 2)], body), {"w": np.full(2, 3, "float32")})
+    assert len(old.params) == 2
+    old.compare(Workload.from_relax(old.mod, old.params)).check()
+    (constant,) = old.params.keys() - {"w"}
+    with pytest.raises(FrontEndError, match=f"there is no parameter '{constant}'"):
+        Workload.from_relax(old.mod, {**old.params, constant: np.zeros(2, "float32")})
+
+
 def test_a_new_output_is_visible() -> None:
     new = rewritten(RELU_TWICE, chain("relu", "relu"))
     assert lines(new) == ["relu = nn.relu(x)"]
