@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
@@ -151,6 +152,14 @@ class Admits:
             if ((form := forms(node)) is None and is_by_strides(node)) or (form is not None and form.by_strides)
         )  # fmt: skip
 
+    @functools.cached_property
+    def steady(self) -> frozenset[str]:
+        """The operators whose results are known to lie alike however their operands do: none where torch has made the
+        values of the graph apart, so that it does not compute with several."""
+        values = map(self.values.value, self.native.nodes)
+        modes = {item.fake_mode for value in values for item in tensors(value) if isinstance(item, FakeTensor)}
+        return _PRODUCTS if len(modes) <= 1 else frozenset()
+
     def __call__(self, replaced: Replaced) -> None:
         if self.strided or self.viewed:
             for old, new in zip(replaced.old, replaced.new):
@@ -176,7 +185,7 @@ class Admits:
                         f"%{user.name} reads its operand by strides, which may not be the same when %{old.name} is "
                         "replaced"
                     )
-                if user not in found and user.op not in _PRODUCTS:
+                if user not in found and user.op not in self.steady:
                     found.add(user)
                     work.append(user)
 

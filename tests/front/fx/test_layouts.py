@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -138,6 +139,20 @@ def test_a_copy_stays_where_its_strides_are_read(name: str) -> None:
     old = Workload.from_fx(graph, (torch.randn(4, 3),))
     new = RULES["copy-identity"](old)
     assert f"%{name} reads its operand by strides" in str(new.trace)
+    old.compare(new).check()
+
+
+@pytest.mark.parametrize(("mode", "fired"), [("fake", 1), ("real", 0)])
+def test_a_product_above_a_call_by_strides(mode: Any, fired: int) -> None:
+    """Its result lies as before, which is known where torch can compute with the values: not with ``real`` ones."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(x.t().contiguous() @ y, (2, 2), (2, 1))
+
+    values = torch.randn(3, 2), torch.randn(3, 2)
+    old = Workload.from_fx(make_fx(function, tracing_mode=mode)(*values), values)
+    new = RULES["copy-identity"](old)
+    assert new.trace.count() == fired
     old.compare(new).check()
 
 
