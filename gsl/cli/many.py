@@ -121,17 +121,21 @@ def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Ite
     start = process_class()
     waiting = deque(tasks)
     running: dict[Connection, tuple[BaseProcess, Path]] = {}
-    while waiting or running:
-        while waiting and len(running) < jobs:
-            task = waiting.popleft()
-            here, there = multiprocessing.Pipe(duplex=False)
-            process = start(target=_send, args=(there, work, task, jobs), daemon=True)
-            process.start()
-            there.close()
-            running[here] = process, task.model
-        for ready in wait(list(running)):
-            assert isinstance(ready, Connection)
-            yield _received(ready, *running.pop(ready))
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                task = waiting.popleft()
+                here, there = multiprocessing.Pipe(duplex=False)
+                process = start(target=_send, args=(there, work, task, jobs))
+                process.start()
+                there.close()
+                running[here] = process, task.model
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                yield _received(ready, *running.pop(ready))
+    finally:  # no daemons, for these could not start the process that tries a file of TVM
+        for process, _ in running.values():
+            process.terminate()
 
 
 def _send(there: Connection, work: _Task, task: argparse.Namespace, jobs: int) -> None:

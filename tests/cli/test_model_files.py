@@ -414,6 +414,12 @@ def test_broken_modules(kind: str, module: Path, gsl: Run) -> None:
     refused(module, gsl, "module.json", text)
 
 
+def test_modules_of_tvm_at_once(module: Path, gsl: Run) -> None:
+    (module / "second.json").write_bytes((module / "module.json").read_bytes())
+    code, out, err = gsl("match", "rules:BOOK", "module.json", "second.json", "--jobs", "2")
+    assert (code, out.splitlines()[-1]) == (1, "2 models: 2 without a match"), err
+
+
 def objects() -> bytes:
     stream = io.BytesIO()
     np.savez(stream, w=np.array([Bomb()], dtype=object))
