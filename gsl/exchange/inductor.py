@@ -415,7 +415,7 @@ def _example_tensors(pattern: Any, kept: Mapping[str, Any]) -> Iterator[list[tor
     from torch._inductor.pattern_matcher import PatternPrettyPrinter, gen_pattern
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    search, scalars = kept["search_fn"], kept["scalar_workaround"]
+    search, scalars = kept["search_fn"], kept["scalar_workaround"] or {}
     expected = PatternPrettyPrinter.run(pattern)
     done: set[tuple[tuple[int, ...], ...]] = set()
     wanted = [parameter for parameter in inspect.signature(search).parameters if parameter not in scalars]

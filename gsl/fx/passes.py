@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 from torch import fx
-from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass
 
 from gsl.cost.table import columns
 from gsl.draw import pre
@@ -29,6 +28,11 @@ from gsl.rewrite.ruleset import Explanations
 from gsl.rewrite.trace import Refused, names
 from gsl.workload import Workload
 
+try:
+    from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass as InductorPass
+except ImportError:  # torch before 2.12
+    from torch._inductor.custom_graph_pass import CustomGraphPass as InductorPass  # type: ignore[assignment]
+
 Rules = Subst | RuleSet | Iterable[Subst]
 
 
@@ -41,7 +45,7 @@ class GraphExplanations(dict[int, Explanations]):
         )
 
 
-class Pass(CustomInferenceAwareGraphPass):
+class Pass(InductorPass):
     """Rules as a pass over a ``torch.fx`` graph, which is changed in place; also one for inductor's configuration.
 
     ``Pass(rules)(module)`` rewrites a traced module, and ``Pass(rules)(module.graph)`` does so, too, but leaves the
@@ -209,7 +213,7 @@ class PassRecords(list[PassRecord]):
         return pre(str(self))
 
 
-class PassList(CustomInferenceAwareGraphPass):
+class PassList(InductorPass):
     """Passes with names, which are made one after the other: one pass for inductor's configuration.
 
     ``passes`` gives rules, or a ``Pass``, by name. ``records`` has what each pass did with each graph, and prints as a

@@ -390,12 +390,14 @@ def _on_fakes(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, A
 def _infer_symbolic(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type:
     """The type of a call with symbolic sizes, which has to be the same for all sizes."""
     import torch
+    from torch._dispatch.python import enable_python_dispatcher
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     def run(sizes: SymbolSizes) -> Type:
-        return _type_by_run(
-            FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs, torch.empty
-        )
+        with enable_python_dispatcher():  # without it, torch before 2.13 multiplies no symbolic matrices
+            return _type_by_run(
+                FakeTensorMode(shape_env=sizes.env), sizes.concrete, spec, operands, attrs, torch.empty
+            )
 
     return whatever_sizes(spec.name, run, operands, attrs)
 

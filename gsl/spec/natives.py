@@ -173,8 +173,13 @@ def _overload_named(name: str) -> Any:
 
 
 def _main_overload(packet: Any) -> Any:
-    names = packet.overloads()
+    names = [name for name in packet.overloads() if not _names_axes(name)]
     return getattr(packet, next((name for name in ("default", "Tensor") if name in names), names[0]))
+
+
+def _names_axes(overload: str) -> bool:
+    """True for an overload of torch before 2.13 that takes the names of axes in place of their numbers."""
+    return "names" in overload or "dimname" in overload.lower()
 
 
 @functools.lru_cache(maxsize=1024)
@@ -219,11 +224,11 @@ def _aten_name(target: Any) -> str | None:
 
 @functools.cache
 def _overloads(name: str) -> tuple[Any, ...]:
-    """The overloads of an aten operator, without those that write into an ``out``."""
+    """The overloads of an aten operator, without those that write into an ``out`` or take names of axes."""
     import torch
 
     packet: Any = getattr(torch.ops.aten, name, None)
-    names: list[str] = getattr(packet, "overloads", list)()
+    names: list[str] = [name for name in getattr(packet, "overloads", list)() if not _names_axes(name)]
     found = [getattr(packet, overload) for overload in sorted(names, key=lambda o: (o != "default", o))]
     return tuple(o for o in found if not any(a.is_out for a in o._schema.arguments))
 

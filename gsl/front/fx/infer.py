@@ -101,8 +101,7 @@ times as long. One that asks for the device of its operands may not."""
 
 def _has_own_fakes(op: Op) -> bool:
     """True for an operator for which torch has a Python function on tensors without data."""
-    entry = singleton.get(op._name) if isinstance(op, torch._ops.OpOverload) else None
-    return entry is not None and entry.fake_impl.kernel is not None
+    return isinstance(op, torch._ops.OpOverload) and singleton.find(op._name).fake_impl.kernel is not None
 
 
 _META: Final = torch.device("meta")
