@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gsl.cache import Store
 from gsl.errors import WorkloadError
+
+if TYPE_CHECKING:
+    import torch
 
 SECONDS = 0.015
 """The seconds for which a call is repeated, each time that it is measured."""
@@ -21,6 +24,8 @@ SAMPLES = 3
 _MEMORY, _SIDE = 1 << 26, 1024
 """The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
 machine."""
+_LARGER = 4
+"""How many times as many bytes, and as large matrices, are needed to occupy an accelerator."""
 
 
 @lru_cache(maxsize=1)
@@ -51,6 +56,15 @@ def devices() -> str:
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return "cpu"
     return ", ".join(torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count()))
+
+
+def accelerator(values: Iterable[object]) -> torch.device | None:
+    """The accelerator of this machine on which some of the tensors lie; ``None`` where there is none."""
+    import torch
+
+    own = torch.accelerator.current_accelerator(check_available=True)
+    found = [value.device for value in values if isinstance(value, torch.Tensor)]
+    return next((device for device in found if own is not None and device.type == own.type), None)
 
 
 MOST_THREADS = 1024
@@ -95,6 +109,8 @@ class Roofline:
     and Patterson, "Roofline", Communications of the ACM 52, 2009)."""
 
     threads: int
+    device: torch.device | None
+    """The accelerator; ``None`` for the processor."""
     bandwidth: float
     """Bytes per second."""
     overhead: float
@@ -102,37 +118,43 @@ class Roofline:
     store: Store
 
     @staticmethod
-    def here(threads: int, store: Store) -> Roofline:
-        """The roofline of this machine with so many threads, measured once."""
+    def here(threads: int, store: Store, device: torch.device | None = None) -> Roofline:
+        """The roofline of an accelerator, or of this machine with so many threads; measured once."""
         import torch
 
         def copy() -> float:
-            source, target = torch.ones(_MEMORY // 4), torch.empty(_MEMORY // 4)
-            return 2 * _MEMORY / timed(lambda: target.copy_(source))
+            size = _MEMORY if device is None else _LARGER * _MEMORY
+            source = torch.ones(size // 4, device=device)
+            target = torch.empty_like(source)
+            return 2 * size / timed(lambda: target.copy_(source))
 
         def nothing() -> float:
-            one = torch.ones(1)
+            one = torch.ones(1, device=device)
             return timed(lambda: one + one)
 
-        bandwidth, overhead = _once(store, "bandwidth", threads, copy), _once(store, "call", threads, nothing)
-        return Roofline(threads, bandwidth, overhead, store)
+        bandwidth = _once(store, "bandwidth", threads, device, copy)
+        return Roofline(threads, device, bandwidth, _once(store, "call", threads, device, nothing), store)
 
     def speed(self, dtype: str) -> float:
         """Operations on numbers of a dtype per second, in a product of matrices."""
         import torch
 
         def product() -> float:
-            a = torch.ones(_SIDE, _SIDE).to(getattr(torch, dtype))
-            return float(2 * _SIDE**3 / timed(lambda: a @ a))
+            side = _SIDE if self.device is None else _LARGER * _SIDE
+            a = torch.ones(side, side, dtype=getattr(torch, dtype), device=self.device)
+            return float(2 * side**3 / timed(lambda: a @ a))
 
-        return _once(self.store, f"operations on {dtype}", self.threads, product)
+        return _once(self.store, f"operations on {dtype}", self.threads, self.device, product)
 
 
-def _once(store: Store, what: str, threads: int, measure: Callable[[], float]) -> float:
+def _once(
+    store: Store, what: str, threads: int, device: torch.device | None, measure: Callable[[], float]
+) -> float:
     """A value that is measured the first time that it is asked for."""
-    known: Any = store.get(machine(), what, threads)
+    key = (machine(), what, threads) if device is None else (machine(), devices(), str(device), what)
+    known: Any = store.get(*key)
     if known is None:
         with threads_of(threads):
             known = measure()
-        store.put(known, machine(), what, threads)
+        store.put(known, *key)
     return float(known)

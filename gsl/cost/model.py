@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any, Protocol, Union, runtime_checkable
 
 from gsl.cache import Store
-from gsl.cost.machine import Roofline, devices, machine, threads_of, timed
+from gsl.cost.machine import Roofline, accelerator, devices, machine, threads_of, timed
 from gsl.cost.table import Cost, Costs
-from gsl.cost.work import ExampleSizes, is_free, work
+from gsl.cost.work import ExampleSizes, Work, is_free, work
 from gsl.errors import GSLError, WorkloadError, checked, nearest
 from gsl.front.base import ProgramStep, Scoped, Stepped
 from gsl.graph import LEAVES, Node, is_call, op_name
@@ -210,19 +210,13 @@ class Analytic:
 
     def __init__(self, threads: int, store: Store) -> None:
         self.threads = threads
-        self.roofline = Roofline.here(threads, store)
-
-    def of(self, node: Node, sizes: ExampleSizes) -> float:
-        """The least time that a call can take, in seconds."""
-        if is_free(node):
-            return 0.0
-        own, roofline = work(node, sizes), self.roofline
-        product = own.operations / roofline.speed(own.dtype) if own.operations and own.dtype in _FLOATS else 0.0
-        return roofline.overhead + max(product, own.moved / roofline.bandwidth)
+        self.store = store
 
     def prices(self, workload: Workload) -> PerNode:
-        """The least time of each call, computed once for equal ones."""
+        """The least time of each call, in seconds, computed once for equal ones."""
         sizes = ExampleSizes.of(workload)
+        values = [*workload.params.values(), *(workload.example_inputs or ())]
+        roofline = Roofline.here(self.threads, self.store, accelerator(values))
         known: dict[Any, tuple[float, Any]] = {}
 
         def price(node: Node) -> float:
@@ -232,7 +226,7 @@ class Analytic:
             key = (node.op, *[other.op for other in node.operands], *map(id, parts))
             found = known.get(key)
             if found is None:  # the parts are kept, so that no others get their numbers
-                found = known[key] = self.of(node, sizes), parts
+                found = known[key] = _least(work(node, sizes), roofline), parts
             return found[0]
 
         return price
@@ -240,6 +234,12 @@ class Analytic:
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""
         return _costs(workload, self.name, self.prices(workload), unit="s", threads=self.threads)
+
+
+def _least(own: Work, roofline: Roofline) -> float:
+    """The least time that a call can take."""
+    product = own.operations / roofline.speed(own.dtype) if own.operations and own.dtype in _FLOATS else 0.0
+    return roofline.overhead + max(product, own.moved / roofline.bandwidth)
 
 
 def _costs(workload: Workload, model: str, price: PerNode, *, unit: str, threads: int | None = None) -> Costs:
@@ -294,7 +294,7 @@ class Measured:
             self._measure(program, copies)
             for region in found:
                 seconds = self.store.get(*self._key(region, copies[region]))
-                value = self._estimate(region, sizes) if seconds is None or seconds < 0 else float(seconds)
+                value = self._estimate(region, workload) if seconds is None or seconds < 0 else float(seconds)
                 for unit, share in zip(region.units, region.shares(sizes)):
                     module = scope(unit.nodes[-1]) if unit.nodes else ()
                     costs.append(Cost(unit.name, unit.op, module, value * share, region.key, value != seconds))
@@ -339,9 +339,9 @@ class Measured:
             # A call may need values that nobody can make up: indices in a range, a state.
             return -1.0
 
-    def _estimate(self, region: Region, sizes: ExampleSizes) -> float:
-        analytic = Analytic(self.threads, self.store)
-        return sum(analytic.of(node, sizes) for unit in region.units for node in unit.nodes)
+    def _estimate(self, region: Region, workload: Workload) -> float:
+        price = Analytic(self.threads, self.store).prices(workload)
+        return sum(price(node) for unit in region.units for node in unit.nodes)
 
 
 @checked(WorkloadError)
