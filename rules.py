@@ -7,6 +7,8 @@ from gsl.rules import APPROXIMATE as APPROXIMATE
 from gsl.rules import BOOK as BOOK
 from gsl.rules import CPU as CPU
 from gsl.rules import FAMILIES as FAMILIES
+from gsl.rules import GPU as GPU
+from gsl.rules import HALVES as HALVES
 from gsl.rules import IDIOMS as IDIOMS
 from gsl.rules import LOWERING as LOWERING
 from gsl.rules import MODULE_FUSION as MODULE_FUSION

@@ -31,16 +31,19 @@ from gsl.workload import Workload
 
 RulesOrSets = Subst | RuleSet | Iterable[Subst | RuleSet]
 
-STAGES = ("NORMAL", "IDIOMS", "OPTIMISING", "CPU", "APPROXIMATE")
-"""The rule sets of the book in the order in which they are applied; rules for processors are not for other devices."""
+STAGES = ("NORMAL", "IDIOMS", "HALVES", "OPTIMISING")
+"""The rule sets of the book in the order in which they are applied."""
+STAGES_ON = {"cpu": ("CPU", "APPROXIMATE"), "cuda": ("GPU",)}
+"""Those that come then, by the type of the device on which a program lies."""
 
 
-def default_rules(*, on_cpu: bool, is_quantised: bool = False) -> tuple[RuleSet, ...]:
-    """The stages of the rule book for a device; for a quantised program, those for its layers go first."""
+def default_rules(device: str, *, is_quantised: bool = False) -> tuple[RuleSet, ...]:
+    """The stages of the rule book for a type of devices, as torch names them; for a quantised program on a CPU, those
+    for its layers go first."""
     import gsl.rules as book
 
-    names = [name for name in STAGES if on_cpu or name not in ("CPU", "APPROXIMATE")]
-    sets = [getattr(book, name) for name in (*["QUANTISED"] * (on_cpu and is_quantised), *names)]
+    names = (*["QUANTISED"] * (device == "cpu" and is_quantised), *STAGES, *STAGES_ON.get(device, ()))
+    sets = [getattr(book, name) for name in names]
     return stages_of([rules if isinstance(rules, RuleSet) else RuleSet(rules) for rules in sets])
 
 
@@ -417,10 +420,11 @@ def _workload(model: Any, inputs: Any) -> Workload:
 
 def _rules_for(workload: Workload) -> tuple[RuleSet, ...]:
     is_quantised = any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
-    return default_rules(on_cpu=_on_cpu(workload), is_quantised=is_quantised)
+    return default_rules(device_type(workload), is_quantised=is_quantised)
 
 
-def _on_cpu(workload: Workload) -> bool:
-    """True if the weights and inputs of a program lie in the memory of the processor."""
+def device_type(workload: Workload) -> str:
+    """The type of the device on which the weights and inputs of a program lie; that of any other one than the CPU."""
     values = [*workload.params.values(), *(workload.example_inputs or ())]
-    return all(getattr(getattr(value, "device", None), "type", "cpu") == "cpu" for value in values)
+    types = [str(getattr(getattr(value, "device", None), "type", "cpu")) for value in values]
+    return next((type for type in types if type != "cpu"), "cpu")

@@ -13,7 +13,7 @@ from torch import fx
 
 from gsl.cost.greedy import Greedy
 from gsl.cost.model import WantedCost, model_of
-from gsl.cost.optimization import default_rules, stages_of
+from gsl.cost.optimization import default_rules, device_type, stages_of
 from gsl.cost.space import Clock, Space, Trial
 from gsl.errors import (
     EvaluationError,
@@ -220,7 +220,8 @@ class Pricing:
     """The way in which a back end chooses the rules that pay."""
 
     def __init__(self, rules: Rules | Iterable[RuleSet] | None, cost: WantedCost, budget: float, hoists: bool) -> None:
-        self.stages = default_rules(on_cpu=True) if rules is None else stages_of(rules)
+        self.is_default = rules is None
+        self.stages = default_rules("cpu") if rules is None else stages_of(rules)
         self.rules = RuleSet(dict.fromkeys(rule for stage in self.stages for rule in stage))
         self.model = model_of(cost)
         self.budget = budget
@@ -231,8 +232,11 @@ class Pricing:
         self, program: CompiledProgram, training: bool
     ) -> tuple[fx.GraphModule | None, Trace, tuple[Trial, ...]]:
         """The module of a program after the rules that pay, the traces, and the trials of each kind."""
-        stages = [_for(stage, training) for stage in self.stages]
-        space = Space(Workload(program), stages, self.model, fold=False, hoists=self.hoists and not training)
+        workload = Workload(program)
+        is_elsewhere = self.is_default and device_type(workload) != "cpu"
+        # Elsewhere, kernels that the next back end makes are better than those that it only calls.
+        stages = [_for(stage, training) for stage in (default_rules("") if is_elsewhere else self.stages)]
+        space = Space(workload, stages, self.model, fold=False, hoists=self.hoists and not training)
         found = Greedy().run(space, Clock(self.budget), lambda what: None)
         new = None if found.best.workload is space.workload else found.best.workload
         trace = Trace(rules=space.rules) if new is None else new.trace

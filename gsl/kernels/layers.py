@@ -55,10 +55,10 @@ def linear_kernel(
 
     run = packed(weight, bias, (fused, precision), make)
     result = _linear_plain(ACTIVATIONS[fused], x, weight, bias) if run is None else run(x.contiguous(), weight, bias)
-    return result if addend is None else ACTIVATIONS[activation].in_place(_added(result, addend))
+    return result if addend is None else ACTIVATIONS[activation].in_place(added(result, addend))
 
 
-def _added(result: Tensor, addend: Tensor) -> Tensor:
+def added(result: Tensor, addend: Tensor) -> Tensor:
     """A sum in the memory of a result, where it has the shape of that."""
     return result.add_(addend) if addend.shape == result.shape else result + addend
 
@@ -251,22 +251,22 @@ def conv_kernel(
         ways = _conv_ways(x, weight, window, activation, adds, precision)
         return fastest(shape, "plain", ways, x, weight, bias, addend)
 
-    run = packed(weight, bias, (window, name, adds, precision), make) or partial(_conv_plain, activation, window)
+    run = packed(weight, bias, (window, name, adds, precision), make) or partial(conv_plain, activation, window)
     return run(x, weight, bias, addend)
 
 
-def _conv_plain(
+def conv_plain(
     activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
 ) -> Tensor:
     w = window
-    return _finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
+    return finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
 
 
-def _finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
+def finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
     """A convolution, which is overwritten where it can be, with what follows it."""
     result = result.contiguous(memory_format=_LAST)
     if addend is not None:
-        result = _added(result, addend)
+        result = added(result, addend)
     return activation.in_place(result).contiguous(memory_format=_LAST)
 
 
@@ -277,7 +277,7 @@ def _conv_ways(
     alive."""
     fused, rest = (ACTIVATIONS["none"], activation) if adds else (activation, ACTIVATIONS["none"])
     ways: dict[str, Callable[[], PackedKernel | None]] = {
-        "plain": lambda: partial(_conv_plain, activation, window),
+        "plain": lambda: partial(conv_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),
         "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest),
     }
@@ -294,12 +294,12 @@ def _followed(run: PackedKernel | None, activation: Activation) -> PackedKernel 
     """A run, and then an addition and an activation."""
     if run is None:
         return None
-    return lambda x, weight, bias, addend: _finished(run(x, weight, bias), addend, activation)
+    return lambda x, weight, bias, addend: finished(run(x, weight, bias), addend, activation)
 
 
 def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> PackedKernel:
     own = weight.detach().clone(memory_format=_LAST)
-    return lambda x, weight, bias, addend: _conv_plain(activation, window, x, own, bias, addend)
+    return lambda x, weight, bias, addend: conv_plain(activation, window, x, own, bias, addend)
 
 
 def _conv_by_onednn(
@@ -322,7 +322,7 @@ def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activat
     def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
         if addend.shape != window.shape(x, weight) or addend.dtype != torch.float32:
             assert alone is not None
-            return _finished(alone(x, weight, bias), addend, activation)
+            return finished(alone(x, weight, bias), addend, activation)
         result: Tensor = _conv_onednn_with_addition(
             x, addend.contiguous(memory_format=_LAST), own, bias, *moves, "add", 1.0, relu, [], ""
         )

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -17,8 +18,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 _LIBRARY: Final[Any] = torch.library.Library("gsl", "FRAGMENT")  # type: ignore[no-untyped-call]
 _BELOW: Final[Any] = torch._C._after_autograd_keyset
 _INNER: Final[Any] = torch._C._after_ADInplaceOrView_keyset
-_PLAIN: Final = (torch._C._dispatch_keys(torch.empty(0)) & _INNER).raw_repr()
-"""The dispatch keys of a call on ordinary tensors of the CPU, on which nothing like a mode is at work."""
+Kernel = Callable[..., torch.Tensor]
+_KERNELS: Final[dict[Any, dict[int, Kernel]]] = {}
+"""The kernels of each operator, by the dispatch keys of ordinary tensors of a device, on which nothing like a mode is
+at work."""
 
 
 def register(schema: str, kernel: Callable[..., Any], formula: Callable[..., Any]) -> Any:
@@ -30,19 +33,28 @@ def register(schema: str, kernel: Callable[..., Any], formula: Callable[..., Any
     name = schema.partition("(")[0]
     _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     operator = getattr(torch.ops.gsl, name).default
+    kernels = _KERNELS[operator] = {}
 
     def autograd(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
             return formula(*args, **kwargs)
-        if (keys & _INNER).raw_repr() == _PLAIN:
-            return kernel(*args, **kwargs)
+        plain = kernels.get((keys & _INNER).raw_repr())
+        if plain is not None:
+            return plain(*args, **kwargs)
         return operator.redispatch(keys & _BELOW, *args, **kwargs)
 
     _LIBRARY.impl(name, formula, "CompositeExplicitAutograd")
-    _LIBRARY.impl(name, kernel, "CPU")
     _LIBRARY.impl(name, autograd, "Autograd", with_keyset=True)
     torch.library.register_fake(f"gsl::{name}", formula, lib=_LIBRARY)
+    add_kernel(operator, "CPU", kernel)
     return operator
+
+
+def add_kernel(operator: Any, key: str, kernel: Kernel) -> None:
+    """Let a kernel compute an operator without gradients on the device of that dispatch key."""
+    _LIBRARY.impl(operator._opname, kernel, key)
+    own: Any = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
+    _KERNELS[operator][own.raw_repr()] = kernel
 
 
 def is_packable(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:
@@ -164,7 +176,7 @@ def clear() -> None:
 # ---------------------------------------------------------------- the fastest way
 
 
-PackedKernel = Callable[..., torch.Tensor]
+PackedKernel = Kernel
 ROUNDS: Final = 5
 GAIN: Final = 0.97
 """The plain way is left only for one that takes at most this share of its time."""
@@ -173,10 +185,22 @@ _LOCK: Final = threading.Lock()
 _CHOICES: Final[dict[Hashable, str]] = {}
 
 
+def seconds_on_cpu(call: Callable[[], object]) -> float:
+    """The seconds of a call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
 def fastest(
-    shape: Hashable, plain: str, ways: Mapping[str, Callable[[], PackedKernel | None]], *args: Any
+    shape: Hashable,
+    plain: str,
+    ways: Mapping[str, Callable[[], PackedKernel | None]],
+    *args: Any,
+    seconds: Callable[[Callable[[], object]], float] = seconds_on_cpu,
 ) -> PackedKernel:
-    """The run of the fastest way. ``None`` made by a way says that it is not to be had here.
+    """The run of the fastest way, by the ``seconds`` of a call. ``None`` made by a way says that it is not to be had
+    here.
 
     The choice is made once for each shape and number of threads, so that equal layers compute alike.
     """
@@ -185,22 +209,24 @@ def fastest(
         chosen = _CHOICES.get(shape)
         if chosen is None:
             runs = {name: run for name, make in ways.items() if (run := make()) is not None}
-            chosen = _CHOICES[shape] = _fastest(plain, runs, args)
+            calls = {name: partial(run, *args) for name, run in runs.items()}
+            chosen = _CHOICES[shape] = _fastest(plain, calls, seconds)
             return runs[chosen]
         run = ways[chosen]()
         assert run is not None
         return run
 
 
-def _fastest(plain: str, runs: Mapping[str, PackedKernel], args: tuple[Any, ...]) -> str:
-    """The name of the fastest run. They take turns, and the first turn, a warm one, does not count."""
-    least = dict.fromkeys(runs, math.inf)
+def _fastest(
+    plain: str, calls: Mapping[str, Callable[[], object]], seconds: Callable[[Callable[[], object]], float]
+) -> str:
+    """The name of the fastest call. They take turns, and the first turn, a warm one, does not count."""
+    least = dict.fromkeys(calls, math.inf)
     for turn in range(ROUNDS + 1):
-        for name, run in runs.items():
-            start = time.perf_counter()
-            run(*args)
+        for name, call in calls.items():
+            taken = seconds(call)
             if turn:
-                least[name] = min(least[name], time.perf_counter() - start)
+                least[name] = min(least[name], taken)
     best = min(least, key=least.__getitem__)
     return best if least[best] < GAIN * least[plain] else plain
 

@@ -7,9 +7,10 @@ Sizes that are not known at rewrite time satisfy a guard only if they are the sa
 
 ``NORMAL`` brings what is written in many ways to one form, and ``IDIOMS`` recognises what is written out, in that form.
 ``MODULE_FUSION`` is a rule set of its own: it makes modules, which only traced graphs have. ``CPU`` and ``APPROXIMATE``
-are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision. ``ORT`` is for
-models that onnxruntime runs: its rules write operators of its own, whose declarations need torch. So do those of
-``QUANTISED``, for graphs that PT2E has quantised.
+are for inference on a CPU: they write calls of ``gsl.kernels``, and the latter lowers their precision; ``GPU`` is for
+inference on a GPU, and ``HALVES`` for programs in half precision anywhere. ``ORT`` is for models that onnxruntime runs:
+its rules write operators of its own, whose declarations need torch. So do those of ``QUANTISED``, for graphs that PT2E
+has quantised.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from gsl.rewrite import RuleSet, Subst
 from gsl.rules import fold, layout, merge, parallel
 from gsl.rules.approximate import APPROXIMATE as APPROXIMATE
 from gsl.rules.cpu import CPU as CPU
+from gsl.rules.gpu import GPU as GPU
+from gsl.rules.halves import HALVES as HALVES
 from gsl.rules.idioms import IDIOMS as IDIOMS
 from gsl.rules.modules import MODULE_FUSION as MODULE_FUSION
 from gsl.rules.normal import NORMAL as NORMAL

@@ -13,7 +13,8 @@ from typing import Any
 from gsl import op, pat
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules.common import RuleSides
-from gsl.rules.cpu import as_rows, conv, dense, single, window
+from gsl.rules.cpu import single
+from gsl.rules.packed import as_rows, conv, dense, window
 
 
 def lowered(packed: pat.Pattern, precision: str, operands: Sequence[pat.Pattern]) -> pat.Like:

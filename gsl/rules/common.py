@@ -53,7 +53,8 @@ def rule(
     return make
 
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
 CHANNELS_FIRST = ("NCW", "NCHW", "NCDHW")
 ATTRS = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
 """The attributes of a convolution that do not follow from its operands."""

@@ -6,12 +6,11 @@ CPU, and a program that calls these kernels needs ``import gsl.kernels`` before 
 
 from __future__ import annotations
 
-from typing import Any
-
 from gsl import attr, op, pat
 from gsl.rewrite import RuleSet
+from gsl.rules import packed
 from gsl.rules.common import RuleSides, rule
-from gsl.spec.packed import ACTIVATIONS
+from gsl.rules.packed import activated, as_rows, by_activation, dense
 
 
 def single(*patterns: pat.Pattern) -> attr.Expr:
@@ -19,24 +18,9 @@ def single(*patterns: pat.Pattern) -> attr.Expr:
     return attr.all([pattern.dtype == "float32" for pattern in patterns])
 
 
-def dense(x: pat.Pattern, w: pat.Pattern) -> pat.Alt:
-    """A layer by a weight: in the form (units, in), or multiplied from the right as (in, units)."""
-    return pat.Alt(op.Dense(x, w, out_dtype=""), op.Matmul(x, w, out_dtype=""))
-
-
-def as_rows(product: pat.Alt, w: pat.Pattern) -> pat.Match:
-    """The weight of a layer as (units, in)."""
-    return pat.Match(product, [w, op.Transpose(w, axes=(1, 0))])
-
-
-def activated(y: pat.Pattern) -> pat.Alt:
-    """An activation of y, as one of those that kernels compute, in their order."""
-    return pat.Alt(*(pat.Call(name, y, **attrs) for name, attrs in ACTIVATIONS.values()))
-
-
-def by_activation(activation: pat.Alt, target: Any) -> pat.Match:
-    """The result of ``target`` for the name of the activation that was matched."""
-    return pat.Match(activation, [target(name) for name in ACTIVATIONS])
+def bias() -> pat.Param:
+    """A bias in single precision."""
+    return pat.Param(dtype="float32")
 
 
 @rule()
@@ -99,25 +83,13 @@ def pack_dense_add() -> RuleSides:
 # Convolutions
 
 
-def conv(x: pat.Pattern, w: pat.Pattern) -> pat.Call:
-    """A convolution of images, the channels first."""
-    return op.Conv2D(x, w, data_layout="NCHW", kernel_layout="OIHW", out_layout="", out_dtype="")
-
-
-def window(product: pat.Pattern) -> dict[str, Any]:
-    """The attributes of the movement of a convolution's kernel."""
-    return {name: getattr(product, name) for name in ("strides", "padding", "dilation", "groups")}
-
-
 @rule()
 def pack_conv() -> RuleSides:
     """conv(x, w) = packed(x, w)
 
     For a convolution of images, of any window and number of groups, in single precision.
     """
-    x, w = pat.Wildcard(), pat.Param()
-    product = conv(x, w)
-    return product, op.PackedConv2D(x, w, **window(product)), single(x, w)
+    return packed.conv_alone(single)
 
 
 @rule(priority=1, extern_use=False)
@@ -126,9 +98,7 @@ def pack_conv_bias() -> RuleSides:
 
     As pack-conv, before which it comes. The convolution without its bias must have no other use.
     """
-    x, w, b = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32")
-    product = conv(x, w)
-    return op.BiasAdd(product, b, axis=1), op.PackedConv2D(x, w, b, **window(product)), single(x, w)
+    return packed.conv_bias(single, bias())
 
 
 @rule(priority=3, extern_use=False)
@@ -138,18 +108,7 @@ def pack_conv_activation() -> RuleSides:
     As pack-conv-bias, before which it comes, with a bias or without, and an activation f. The convolution must have no
     other use.
     """
-    x, w, b = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32")
-    product = conv(x, w)
-    layer = pat.Alt(op.BiasAdd(product, b, axis=1), product)
-    f, moved = activated(layer), window(product)
-
-    def target(name: str) -> pat.Match:
-        clauses = [
-            op.PackedConv2D(x, w, b, activation=name, **moved), op.PackedConv2D(x, w, activation=name, **moved),
-        ]  # fmt: skip
-        return pat.Match(layer, clauses)
-
-    return f, by_activation(f, target), single(x, w)
+    return packed.conv_activation(single, bias())
 
 
 @rule(priority=2, extern_use=False)
@@ -159,11 +118,7 @@ def pack_conv_add() -> RuleSides:
     As pack-conv-bias, before which it comes, with a bias or without, for a y of the same shape. The convolution must
     have no other use.
     """
-    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
-    product = conv(x, w)
-    layer, moved = pat.Alt(op.BiasAdd(product, b, axis=1), product), window(product)
-    targets = [op.PackedConv2DAdd(x, w, y, b, **moved), op.PackedConv2DAdd(x, w, y, **moved)]
-    return layer + y, pat.Match(layer, targets), single(x, w, y) & (y.shape == product.shape)
+    return packed.conv_add(single, bias())
 
 
 @rule(priority=4, extern_use=False)
@@ -172,12 +127,7 @@ def pack_conv_add_relu() -> RuleSides:
 
     As pack-conv-add, before which it comes: the end of a residual block.
     """
-    x, w, b, y = pat.Wildcard(), pat.Param(), pat.Param(dtype="float32"), pat.Wildcard()
-    product = conv(x, w)
-    layer = pat.Alt(op.BiasAdd(product, b, axis=1), product)
-    moved = {**window(product), "activation": "relu"}
-    targets = [op.PackedConv2DAdd(x, w, y, b, **moved), op.PackedConv2DAdd(x, w, y, **moved)]
-    return op.ReLU(layer + y), pat.Match(layer, targets), single(x, w, y) & (y.shape == product.shape)
+    return packed.conv_add(single, bias(), "relu")
 
 
 DENSE = (pack_dense, pack_dense_bias, pack_dense_add, pack_dense_activation)

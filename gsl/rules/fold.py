@@ -65,8 +65,13 @@ def affine(
     return factor, offset
 
 
-Scaled = Callable[[pat.Pattern], pat.Pattern]
+Scaled = Callable[[pat.Pattern, pat.Pattern], pat.Pattern]
 """The weight of a product multiplied by a factor per output channel."""
+
+
+def by_channel(w: pat.Pattern, s: pat.Pattern) -> pat.Pattern:
+    """A weight whose first axis is that of the output channels, multiplied by a factor for each."""
+    return w * along(s, w.shape[1:])
 
 
 def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, scaled: Scaled) -> RuleSides:
@@ -76,7 +81,7 @@ def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: Any, sca
     bn = op.BatchNorm(data, gamma, beta, mean, var, axis=axis)
     factor, offset = affine(bn, gamma, beta, mean, var)
     bias = pat.Match(data, [offset(b), offset(None)])
-    folded = op.BiasAdd(product.like(x, scaled(factor)), bias, axis=axis)
+    folded = op.BiasAdd(product.like(x, scaled(w, factor)), bias, axis=axis)
     return bn, folded, same_dtype(w, product, data, gamma, beta, mean, var) & precise(w)
 
 
@@ -89,7 +94,7 @@ def conv_batch_norm() -> RuleSides:
     """
     x, w = pat.Wildcard(), pat.Param()
     conv = pat.Call(convolution(), x, w)
-    return *batch_norm(conv, x, w, 1, lambda s: w * along(s, w.shape[1:])), channels_first(conv)
+    return *batch_norm(conv, x, w, 1, by_channel), channels_first(conv)
 
 
 @rule(priority=5, extern_use=False, inference_only=True)
@@ -102,7 +107,7 @@ def conv_transpose_batch_norm() -> RuleSides:
     transposed = pat.OneOf("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
     conv = pat.Call(transposed, x, w)
 
-    def scaled(s: pat.Pattern) -> pat.Pattern:
+    def scaled(w: pat.Pattern, s: pat.Pattern) -> pat.Pattern:
         by_group = op.Reshape(w, newshape=attr.Tuple(conv.groups, -1) + w.shape[1:])
         factor = op.Reshape(s, newshape=attr.Tuple(conv.groups, 1, -1) + ones(w.shape[2:]))
         return op.Reshape(by_group * factor, newshape=w.shape)
@@ -118,7 +123,7 @@ def dense_batch_norm() -> RuleSides:
     """
     x, w = pat.Wildcard(), pat.Param()
     dense = op.Dense(x, w)
-    return batch_norm(dense, x, w, dense.ndim - 1, lambda s: w * along(s, w.shape[1:]))
+    return batch_norm(dense, x, w, dense.ndim - 1, by_channel)
 
 
 @rule(priority=-1)

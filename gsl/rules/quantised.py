@@ -16,7 +16,7 @@ from gsl import attr, op, pat
 from gsl.operators import quantised as q
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules.common import RuleSides, rule
-from gsl.rules.cpu import conv
+from gsl.rules.packed import conv
 
 SCHEME = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
 """The attributes that tell how numbers are quantised."""

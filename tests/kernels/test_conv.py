@@ -34,7 +34,7 @@ def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("way", ["plain", "channels last", "onednn", "onednn with addition", "bfloat16", "int8"])
 @pytest.mark.parametrize("adds", [False, True])
 def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, runs, args: way if way in runs else plain)
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: way if way in calls else plain)
     window = WINDOWS[kind]
     weight = W[:, : 8 // window[3]].clone()
     precision = way if way in ("bfloat16", "int8") else "float32"
@@ -55,7 +55,7 @@ def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])
 def test_an_addition_in_the_kernel(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of an addend that is broadcast, or for another operand than the one for which the weight was packed."""
-    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, runs, args: "onednn with addition")
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: "onednn with addition")
     function = ACTIVATIONS[activation].function
     for x in (X, X, X[:1, :, :8], X[:1]):
         plain = F.conv2d(x, W, B)

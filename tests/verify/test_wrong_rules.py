@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gsl import Refuted, Subst, Supported
-from gsl.rules import APPROXIMATE, CPU, IDIOMS, NORMAL, RULES
+from gsl.rules import APPROXIMATE, CPU, GPU, IDIOMS, NORMAL, RULES
 from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.mutate import rebuilt
@@ -59,7 +59,7 @@ def test_a_rule_without_a_variant_is_named_with_the_file_of_its_neighbours() -> 
         "add-zero": [f"{folder}/normal.py"], "attention": [f"{folder}/attention.py"],
         "int8-conv": [f"{folder}/packed.py"],
     }  # fmt: skip
-    assert {rule.name for rules in (NORMAL, IDIOMS, CPU, APPROXIMATE) for rule in rules} | {*RULES} == {*KNOWN}
+    assert {rule.name for rules in (NORMAL, IDIOMS, CPU, GPU, APPROXIMATE) for rule in rules} | {*RULES} == {*KNOWN}
     assert lacking([])["gelu-erf"] == [folder]
 
 

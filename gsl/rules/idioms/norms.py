@@ -10,7 +10,7 @@ Statistics are those of float32 or float64, as they were: the casts that models 
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import RuleSides, precise, rule, same_dtype
+from gsl.rules.common import HALVES, RuleSides, precise, rule, same_dtype
 
 
 def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
@@ -47,6 +47,20 @@ def rms_norm() -> RuleSides:
     mean = op.Mean(op.Square(x), keepdims=True, exclude=False)
     norm = pat.Alt(*over_root(x, mean + epsilon))
     return norm, op.RMSNorm(x, axis=mean.axis, epsilon=epsilon.value), last_axes(mean.axis, x) & precise(x)
+
+
+@rule(extern_use=False)
+def rms_norm_promoted() -> RuleSides:
+    """x / √(mean(float32(x)²) + ε) = rms_norm(float32(x); ε)
+
+    As rms-norm, for halves of which the statistics are those of float32, so that the quotient is in float32, too.
+    """
+    x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
+    wide = op.Cast(x, dtype="float32")
+    mean = op.Mean(op.Square(wide), keepdims=True, exclude=False)
+    norm = pat.Alt(*over_root(x, mean + epsilon))
+    fits = last_axes(mean.axis, x) & attr.In(x.dtype, HALVES) & (norm.dtype == "float32")
+    return norm, op.RMSNorm(wide, axis=mean.axis, epsilon=epsilon.value), fits
 
 
 @rule(extern_use=False)
@@ -160,6 +174,6 @@ def group_norm_affine() -> RuleSides:
 
 
 RULES = (
-    rms_norm, rms_norm_weighted, rms_norm_scale, layer_norm_centre, layer_norm_variance,
+    rms_norm, rms_norm_promoted, rms_norm_weighted, rms_norm_scale, layer_norm_centre, layer_norm_variance,
     layer_norm_scale, layer_norm_shift, group_norm, group_norm_affine,
 )  # fmt: skip

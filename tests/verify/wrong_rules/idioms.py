@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import RuleSides, precise, same_dtype, same_type
+from gsl.rules.common import HALVES, RuleSides, precise, same_dtype, same_type
 from gsl.rules.idioms.activations import gelu_of
 from gsl.rules.idioms.norms import last_axes, over_root, per_channel
 from tests.verify.wrong_rules.table import wrong
@@ -18,6 +18,16 @@ def _() -> RuleSides:
     mean = op.Mean(op.Square(x), keepdims=True, exclude=False)
     norm = x / (op.Sqrt(mean) + epsilon)
     return norm, op.RMSNorm(x, axis=mean.axis, epsilon=epsilon.value), last_axes(mean.axis, x) & precise(x)
+
+
+@wrong("rms-norm-promoted", kinds=("value", "type"), condition="")
+def _() -> RuleSides:
+    """a product in the dtype of the data"""
+    x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
+    mean = op.Mean(op.Square(op.Cast(x, dtype="float32")), keepdims=True, exclude=False)
+    norm = x * op.Cast(op.Rsqrt(mean + epsilon), dtype=x.dtype)
+    fits = last_axes(mean.axis, x) & attr.In(x.dtype, HALVES)
+    return norm, op.Cast(op.RMSNorm(op.Cast(x, dtype="float32"), axis=mean.axis, epsilon=0.5), dtype=x.dtype), fits
 
 
 @wrong("rms-norm-scale", condition="")

@@ -7,7 +7,9 @@ from typing import Any
 
 from gsl import op, pat
 from gsl.rules.common import RuleSides
-from gsl.rules.cpu import activated, as_rows, by_activation, conv, dense, single, window
+from gsl.rules.cpu import single
+from gsl.rules.gpu import uniform
+from gsl.rules.packed import activated, as_rows, by_activation, conv, dense, window
 from tests.verify.wrong_rules.table import wrong
 
 
@@ -122,3 +124,47 @@ for precision, (kind, target, adding) in product(
         x, w, b, y = operands()
         layer = adding(x, w, y, b)
         return layer, layer.like(x, w, b, precision=precision), single(x, w)
+
+
+def fused_conv(**given: Any) -> tuple[pat.Pattern, list[pat.Pattern], dict[str, Any]]:
+    operands = [pat.Wildcard(), pat.Param(), pat.Param(), pat.Wildcard()]
+    product = conv(*operands[:2])
+    return product, operands, {**window(product), **given}
+
+
+@wrong("fuse-dense-activation")
+def _() -> RuleSides:
+    """the bias behind the activation"""
+    x, w, b = pat.Wildcard(), pat.Param(ndim=2), pat.Param(ndim=1)
+    layer = op.BiasAdd(op.ReLU(op.Dense(x, w, out_dtype="")), b, axis=-1)
+    return layer, op.PackedDense(x, w, b, activation="relu"), uniform(x, w, b)
+
+
+@wrong("fuse-conv", kinds=("value", "type"), condition="")
+def _() -> RuleSides:
+    """the axes of the strides exchanged"""
+    product, (x, w, *_), attrs = fused_conv()
+    strides = product.strides
+    exchanged = {**attrs, "strides": strides[1:] + strides[:1]}
+    return product, op.PackedConv2D(x, w, **exchanged), uniform(x, w)
+
+
+@wrong("fuse-conv-bias")
+def _() -> RuleSides:
+    """the bias subtracted"""
+    product, (x, w, b, _), attrs = fused_conv()
+    return op.BiasAdd(product, b, axis=1), op.PackedConv2D(x, w, -b, **attrs), uniform(x, w)
+
+
+@wrong("fuse-conv-activation")
+def _() -> RuleSides:
+    """the activation forgotten"""
+    product, (x, w, *_), attrs = fused_conv()
+    return op.ReLU(product), op.PackedConv2D(x, w, **attrs), uniform(x, w)
+
+
+@wrong("fuse-conv-add-relu")
+def _() -> RuleSides:
+    """the addend under no activation"""
+    product, (x, w, _, y), attrs = fused_conv(activation="relu")
+    return op.ReLU(product) + y, op.PackedConv2DAdd(x, w, y, **attrs), uniform(x, w, y) & (product.shape == y.shape)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
-from gsl.rules import APPROXIMATE, CPU, IDIOMS, NORMAL, RULES
+from gsl.rules import APPROXIMATE, CPU, GPU, IDIOMS, NORMAL, RULES
 from gsl.rules.common import RuleSides
 
-KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *CPU, *APPROXIMATE)}
+KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *CPU, *GPU, *APPROXIMATE)}
 """The rules that have variants: those of the book, and of the sets beside it."""
 
-UNDRAWN = {"lent-shape": "tests/rules/test_normal.py"}
+UNDRAWN = {"lent-shape": "tests/rules/test_normal.py", "attention-of-groups": "tests/rules/test_gpu.py"}
 """Rules of which no instance can be drawn, with the file that shows that a wrong variant has other numbers."""
 
 
