@@ -72,6 +72,17 @@ def untouched(rules: Iterable[Subst], program: Any, tidy: bool, iterative: bool,
     return Trace(rules={rule.name: rule for rule in rules}, iterative=iterative, folds=folds)
 
 
+def why_kept(rules: Sequence[Subst], subject: Any) -> str | None:
+    """The reason why the program of a workload stays as it is though rules match in it; ``None`` if it does not stay.
+    """
+    kept = getattr(getattr(subject, "program", None), "kept", None)
+    if kept is None:
+        return None
+    trace: Trace = rewrite(rules, subject).trace
+    stays = not trace.firings and any(refused.reason == kept for refused in trace.refused)
+    return str(kept) if stays else None
+
+
 def everywhere(work: RoundWork) -> RoundsWithin:
     """The same work in all graphs within calls, at any depth."""
     return lambda name: (work, everywhere(work))

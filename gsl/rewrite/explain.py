@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -164,8 +164,14 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number or 'no'} {one if number == 1 or number == 0 else many}"
 
 
-def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
-    """Look for matches, why they are refused, and where there is none, for the partial matches that came furthest."""
+def explain(
+    rule: Subst, graph: Graph, nearest: int, why_kept: Callable[[], str | None] = lambda: None
+) -> Explanation:
+    """Look for matches, why they are refused, and where there is none, for the partial matches that came furthest.
+
+    ``why_kept`` is asked where there are matches that are not refused: it tells why the program of the graph stays as
+    it is all the same, if it does.
+    """
     by_op = graph.by_op()
     plan = rule.plan
     plan.check(graph)
@@ -179,6 +185,8 @@ def explain(rule: Subst, graph: Graph, nearest: int) -> Explanation:
         return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
     anchor = min(present, key=lambda p: len(nodes[p]))
     found = _search(rule, graph, plan.start(anchor), nodes[anchor])
+    if found.admitted and (reason := why_kept()):
+        found.refuse_admitted(rule, reason)
     misses = [] if found.matches else sorted(found.misses, key=lambda pair: -pair[0].bound)[:nearest]
     attempt = found.whole or (misses[0][1] if misses else Attempt({}))
     told = tuple([miss for miss, _ in misses])
@@ -238,18 +246,35 @@ def _written(absent: Sequence[str], graph: Graph) -> str:
 class _Found:
     """The results of a search for matches."""
 
-    matches: int = 0
+    admitted: list[Match] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
     misses: list[tuple[Miss, Attempt]] = field(default_factory=list)
     """The best attempt from each node without a match, and the miss that ended it."""
     whole: Attempt | None = None
     """The first match; a refused one only if there is no other."""
 
-    def match(self, match: Match, reason: str, outputs: tuple[Node, ...]) -> None:
-        """Count a match, which was refused if there is a reason."""
-        self.matches += 1
-        if self.whole is None or (self.whole.reason and not reason):
-            self.whole = Attempt(match.bindings.nodes, failed=outputs, reason=reason)
+    @property
+    def matches(self) -> int:
+        """The number of matches, refused ones included."""
+        return len(self.admitted) + len(self.refused)
+
+    def admit(self, match: Match) -> None:
+        """Note a match that is not refused."""
+        if not self.admitted:
+            self.whole = Attempt(match.bindings.nodes)
+        self.admitted.append(match)
+
+    def refuse(self, rule: Subst, match: Match, reason: object) -> None:
+        """Note a match that is refused."""
+        self.refused.append(Refused.of(rule.name, match, reason))
+        if self.whole is None:
+            self.whole = Attempt(match.bindings.nodes, failed=match.outputs, reason=f"refused: {reason}")
+
+    def refuse_admitted(self, rule: Subst, reason: str) -> None:
+        """Let the matches that were not refused be so, for one reason."""
+        admitted, self.admitted, self.whole = self.admitted, [], None
+        for match in admitted:
+            self.refuse(rule, match, reason)
 
 
 def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Found:
@@ -277,11 +302,10 @@ def _search(rule: Subst, graph: Graph, start: Start, nodes: list[Node]) -> _Foun
                 rule.admit(match)
                 checks.prepare(rule, match)
             except Refusal as refusal:
-                found.refused.append(Refused.of(rule.name, match, refusal))
-                found.match(match, f"refused: {refusal}", match.outputs)
+                found.refuse(rule, match, refusal)
             else:
-                found.match(match, "", ())
-            if found.matches >= MAX_MATCHES and found.matches > len(found.refused):
+                found.admit(match)
+            if found.admitted and found.matches >= MAX_MATCHES:
                 return found
         if furthest is not None and found.matches == before:
             found.misses.append(furthest)

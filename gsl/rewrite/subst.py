@@ -20,7 +20,7 @@ from gsl.pat.base import packed, unpacked
 from gsl.pat.code import code
 from gsl.pat.opclass import declared_operators, key
 from gsl.pat.text import text
-from gsl.rewrite.apply import apply, rewrite, view_of
+from gsl.rewrite.apply import apply, rewrite, view_of, why_kept
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.fingerprint import check
@@ -244,10 +244,13 @@ class Subst:
     def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:
         """The reasons why the rule does not match a workload or graph view, or is refused where it does; to be
         printed. That of a workload has explanations of the graphs within its calls, too."""
-        found = explain(self, view_of(subject, self.operators), nearest)
+
+        def explained(part: Any) -> Explanation:
+            return explain(self, view_of(part, self.operators), nearest, lambda: why_kept([self], part))
+
+        found = explained(subject)
         parts = {} if isinstance(subject, Graph) else subject.inside
-        inside = {name: explain(self, view_of(part, self.operators), nearest) for name, part in parts.items()}
-        return replace(found, inside=inside)
+        return replace(found, inside={name: explained(part) for name, part in parts.items()})
 
     def match(self, subject: Any) -> Iterator[Match]:
         """The matches in a workload or graph view, without rewriting. They may overlap."""

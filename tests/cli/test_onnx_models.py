@@ -46,8 +46,10 @@ def test_matches_in_branches_and_of_operators_that_rules_declare(model: Path, gs
         assert (code, err) == (0, "")
         assert "%y.then_branch/u" in out
     code, out, err = gsl("explain", "mine.py:to silu", "branches.onnx", "--json")
-    assert (code, err) == (0, "")
-    assert json.loads(out)["inside"]["y.then_branch"]["matches"] == 1
+    assert (code, err) == (1, "")
+    explained = json.loads(out)["inside"]["y.then_branch"]
+    assert explained["matches"] == 1
+    assert "in the words that are there" in explained["refused"][0]["reason"]
     assert gsl("draw", "branches.onnx", "-o", "branch.dot", "--inside", "y.else_branch")[0] == 0
     drawn = (model / "branch.dot").read_text()
     assert "abs" in drawn

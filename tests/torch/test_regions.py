@@ -139,6 +139,8 @@ in true_graph_0
 its own
   in true_graph_0
     relus: %relu_1 -> %relu"""
+    (refused,) = layout.explain(old).inside["true_graph_0"].refused
+    assert str(refused) in str(new.trace)
     assert str(exported) == text
     for inputs in (torch.ones(3, 4), torch.full((3, 4), 2.0), -torch.ones(3, 4)):
         equal(new.mod(inputs), old.mod(inputs))

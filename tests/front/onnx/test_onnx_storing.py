@@ -304,6 +304,11 @@ def test_what_would_be_written_as_it_was_stays(body: str) -> None:
     assert [(each.rule, "in the words that are there" in each.reason) for each in new.trace.refused] == [("silu", True)]
     assert not Pass(rule)(native).modified
     assert bytes_of(wl.model) == before == bytes_of(native)
+    explanation = rule.explain(wl)
+    assert not explanation
+    assert explanation.refused == tuple(new.trace.refused)
+    assert explanation.attempt.failed
+    assert ": 1 match, each of them refused\n  refused at %" in str(explanation)
 
 
 def test_what_others_change_does_not_stay() -> None:
