@@ -11,6 +11,7 @@ from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Call, Like, Tuple
 from gsl.pat.choice import Match
 from gsl.pat.leaf import Leaf
+from gsl.pat.variadic import Instance, Variadic
 
 
 def text(
@@ -79,6 +80,8 @@ def written(root: Shown, names: Mapping[Pattern, str]) -> str:
 def _parts(item: Shown, names: Mapping[Pattern, str]) -> Iterator[Any]:
     """The parts of an item; an item that refers to a pattern names it, and no argument is left out."""
     match item:
+        case ast.Attribute(Instance()):
+            yield from (item.pattern, f".{item.name}")
         case ast.Attribute():
             yield f"{_name(item.pattern, names)}.{item.name}"
         case ast.Chosen():
@@ -93,11 +96,28 @@ def _parts(item: Shown, names: Mapping[Pattern, str]) -> Iterator[Any]:
             yield from ("(", *_listed(item.items), ",)" if len(item.items) == 1 else ")")
         case Match():
             yield from (f"Match({_name(item.alternative, names)}, (", *_listed(item.clauses), "))")
-        case Call() | Like() | Tuple():
-            label = f"{_name(item.of, names)}.like" if isinstance(item, Like) else item.label
-            yield from (label, "(", *_listed(item.arguments()), ")")
+        case Variadic():
+            yield from (f"{item.label}(", *_listed(_fields(item, names)), ")")
+        case Instance():
+            yield from (f"{_name(item.variadic, names)}({_name(item.template, names)}, ", item.number, ")")
+        case Like():
+            yield from (item.of, ".like(", *_listed(item.arguments()), ")")
+        case Call() | Tuple():
+            yield from (f"{item.label}(", *_listed(item.arguments()), ")")
         case _:
             yield from item.parts()
+
+
+def _fields(pattern: Variadic, names: Mapping[Pattern, str]) -> Iterator[Any]:
+    """The arguments of a variadic."""
+    field, *length = pattern.arguments()
+    yield field
+    for name in ("templates", "first"):
+        if parts := getattr(pattern, name):
+            yield f"{name}=[{', '.join(_name(part, names) for part in parts)}]"
+    if pattern.symbol is not None:
+        yield f"index={pattern.symbol!r}"
+    yield from (*length, *pattern.bounds())
 
 
 def _listed(items: Iterable[Any]) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from typing import Any
 from gsl.attr import Expr, ast
 from gsl.attr.ast import Ast, Symbol
 from gsl.attr.expr import to_ast
+from gsl.attr.text import listed
 from gsl.errors import PatternError, PatternTypeError, checked
 from gsl.pat.base import Pattern, walk
 from gsl.pat.call import Tuple, to_pattern
@@ -131,6 +132,16 @@ class Variadic(Pattern):
         if self.count is not None:
             yield KeywordText("length", self.count)
 
+    def bounds(self) -> Iterator[str]:
+        """The arguments that bound the number of instances, as text."""
+        if self.min_len:
+            yield f"min_len={self.min_len}"
+        if self.max_len is not None:
+            yield f"max_len={self.max_len}"
+
+    def parts(self) -> Iterator[Any]:
+        yield from (f"{self.label}(", *listed((*self.arguments(), *self.bounds())), ")")
+
     def children(self) -> Iterator[Pattern]:
         yield self.field
         yield from self.first
@@ -173,6 +184,12 @@ class Segment(Variadic):
             field = Wildcard()
             templates = (field,)
         super().__init__(field, templates, first, index, length, min_len, max_len)
+
+    def bounds(self) -> Iterator[str]:
+        """The arguments that say how many fields it stands for, as text."""
+        yield from super().bounds()
+        if not self.greedy:
+            yield "greedy=False"
 
 
 def is_open(pattern: Pattern) -> bool:
@@ -276,6 +293,7 @@ class Repeat(Pattern):
         yield from ("Repeat(", self.pattern)
         yield f", min={self.min}" if self.min > 1 else ""
         yield "" if self.max is None else f", max={self.max}"
+        yield from (f", {name}=False" for name in ("greedy", "sole") if not getattr(self, name))
         yield ")"
 
     def children(self) -> Iterator[Pattern]:

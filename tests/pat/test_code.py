@@ -111,6 +111,24 @@ def test_the_text_of_a_rule_has_its_options() -> None:
     assert "  with extern_use=False, distinct=True, fuzzy=('cast',)\n" in str(rule)
 
 
+def test_the_text_of_a_rule_tells_what_its_variadics_repeat() -> None:
+    each, first = op.ReLU(w), op.ReLU(x)
+    found = pat.Variadic(each, templates=[each, w], first=[first, x], min_len=2, max_len=3)
+    rule = Subst(found, pat.Variadic(found(each, 1).like(found(w, I)), index=I), where=found(w, 0).ndim == 2)
+    assert body(rule) == """\
+  source %2
+    x0 = Param
+    %0 = nn.relu(x0)
+    x1 = Wildcard
+    %1 = nn.relu(x1)
+    %2 = Variadic(%0, templates=[%0, x0], first=[%1, x1], min_len=2, max_len=3)
+  where %2(x0, 0).ndim == 2
+  target %5
+    %3 = %2(x0, i)
+    %4 = %2(%0, 1).like(%3)
+    %5 = Variadic(%4, index=i)"""
+
+
 def test_the_text_reads_like_what_is_written_by_hand() -> None:
     assert RULES["literals"].to_python() == (
         "x = pat.Wildcard()\nx2 = pat.Const()\nsource = x * x2\ntarget = x / pat.Const(1 / x2.value)\n"
