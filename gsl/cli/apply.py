@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import many, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, count
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError, count
 from gsl.cli.rules import HELP, selection
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
@@ -39,8 +39,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--iterative", action="store_true", help="apply the rules until none matches, not in one pass")
     parser.add_argument(
-        "--max-steps", type=count(), metavar="N", help="fail after so many rewrites; the number of the rule set"
-    )
+        "--max-steps", type=count(), metavar="N",
+        help="with --iterative, fail after so many rewrites; the number of the rule set",
+    )  # fmt: skip
     parser.add_argument(
         "--strategy", choices=STRATEGIES,
         help="which of overlapping matches is taken; that of the rule set, or priority",
@@ -49,7 +50,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--check", action="store_true",
         help="run the model and the result on its example inputs and on random ones; if they differ, write nothing",
     )  # fmt: skip
-    models.add_sizes(parser)
+    models.add_sizes(parser, "with which --check runs the model")
     many.add_arguments(parser)
     parser.add_argument("--must-fire", action="store_true", help="if no rule fires, write nothing and return 1")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
@@ -61,6 +62,10 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Apply the rules and write the result; 1 if it is not written, because it differs or nothing fired. Of several
     models, the highest status."""
+    if options.sizes is not None and not options.check:
+        raise UsageError("--sizes gives the numbers with which --check runs the model: give --check, too")
+    if options.max_steps is not None and not options.iterative:
+        raise UsageError("--max-steps bounds the rewrites of --iterative: give --iterative, too")
     rules = selection([options.rules], terminal).rule_set(options.strategy, options.max_steps)
     show_all = partial(_print_many, terminal=terminal, verbose=options.verbose)
     return many.run(partial(_apply, rules), options, terminal, "applying", partial(_print, terminal=terminal), show_all)

@@ -37,7 +37,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--rules", metavar="RULES", help=f"colour what these rules match: {HELP}")
     parser.add_argument("--after", action="store_true", help="apply the rules, and draw the model before and after")
-    parser.add_argument("--iterative", action="store_true", help="apply the rules until none matches, not in one pass")
+    parser.add_argument(
+        "--iterative", action="store_true", help="with --after, apply the rules until none matches, not in one pass"
+    )
     parser.add_argument(
         "--depth", type=_depth, default="auto", metavar="N",
         help="draw modules so deep: a number, all for every call, or auto for as much as can be read (auto)",
@@ -106,6 +108,8 @@ def _check(options: argparse.Namespace) -> None:
     files.check_place(path)
     if options.rules is None and (options.after or options.iterative):
         raise UsageError("--after and --iterative tell what to do with rules: give some with --rules")
+    if options.iterative and not options.after:
+        raise UsageError("--iterative tells how the rules are applied, and they are only with --after: give that, too")
     if suffix != "dot":
         try:
             engine()

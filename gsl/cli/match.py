@@ -89,6 +89,10 @@ def _counts(found: many.JsonObject) -> tuple[int, int]:
 
 
 def _print_many(found: Sequence[many.Result], terminal: Terminal) -> None:
+    for result in found:
+        if result.found is not None and "graph" in result.found:
+            terminal.line(f"{result.model}\n\n{result.found['graph']}\n")
+
     def cells(one: many.JsonObject) -> TableRow:
         names = ", ".join(rule["rule"] for rule in one["rules"] if rule["matches"])
         return (*map(str, _counts(one)), names)

@@ -74,11 +74,11 @@ def add_arguments(parser: argparse.ArgumentParser, params_help: str = PARAMS_HEL
     )  # fmt: skip
 
 
-def add_sizes(parser: argparse.ArgumentParser) -> None:
+def add_sizes(parser: argparse.ArgumentParser, when: str = "when the model is run") -> None:
     """Add the argument that gives numbers for symbolic sizes."""
     parser.add_argument(
         "--sizes", type=_sizes, metavar="NAME=N,…",
-        help="numbers for symbolic sizes of the inputs, by name (batch=2,length=16), when the model is run",
+        help=f"numbers for symbolic sizes of the inputs, by name (batch=2,length=16), {when}",
     )  # fmt: skip
 
 

@@ -80,7 +80,10 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
         with terminal.during(f"writing {options.report}"):
             written += files.write(options.report, lambda place: [_written(place, result, old)])
     if options.json:
-        terminal.json({**report.as_json(), "written": [str(path) for path in written]})
+        more = {"costs": {"before": str(report.costs_before), "after": str(report.costs_after)}}
+        terminal.json({
+            **report.as_json(), **(more if options.verbose else {}), "written": [str(path) for path in written]
+        })  # fmt: skip
     else:
         _print(report, written, terminal, options.verbose)
     return Exit.DONE if report.taken else Exit.NEGATIVE
@@ -90,7 +93,10 @@ def _rules(options: argparse.Namespace, terminal: Terminal) -> list[RuleSet] | N
     """The rule sets that are named, one for each time that the option was given."""
     if options.rules is None:
         return None
-    return [selection([source], terminal).rule_set(None) for source in options.rules]
+    sets = [selection([source], terminal).rule_set(None) for source in options.rules]
+    if options.tolerance is not None and not any(rule.approximate for held in sets for rule in held):
+        raise UsageError("--tolerance allows approximate rules, and none of these is: leave it out, or give such rules")
+    return sets
 
 
 def _written(place: Path, result: Optimized, old: Workload) -> Path:

@@ -107,6 +107,19 @@ def test_output_that_nobody_reads(command: str, status: tuple[int, ...]) -> None
     assert done.stderr == (told if status == (3,) else "")
 
 
+@pytest.mark.parametrize(("command", "other"), [
+    ("apply mine.py model.onnx -o new.onnx --sizes batch=2,length=3", "--check"),
+    ("apply mine.py:swish model.pt2 -o new.pt2 --max-steps 7", "--iterative"),
+    ("draw model.pt2 -o new.dot --rules mine.py:swish --iterative", "--after"),
+    ("draw model.pt2 -o new.dot --after", "--rules mine.py:swish"),
+])  # fmt: skip
+def test_an_option_that_needs_another_one(command: str, other: str, everything: Path, gsl: Run) -> None:
+    code, out, err = gsl(*command.split())
+    assert (code, out) == (2, "")
+    assert other.split()[0] in err
+    assert gsl(*command.split(), *other.split())[0] == 0
+
+
 # Completion
 
 

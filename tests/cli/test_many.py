@@ -117,3 +117,10 @@ def test_usage_errors(arguments: list[str], text: str, zoo: Path, gsl: Run) -> N
     assert (code, out) == (2, "")
     assert err.startswith(f"gsl: error: {text}")
     assert not list(Path().glob("new/*"))
+
+
+def test_the_graphs_of_many_models_are_printed(zoo: Path, gsl: Run) -> None:
+    code, out, _ = gsl("match", "mine.py:swish", "zoo/a.pt2", "zoo/b.pt2", "--graph")
+    assert code == 0
+    assert out.count("return %relu") == 2
+    assert out.index("zoo/a.pt2\n\n%up.weight") < out.index("zoo/b.pt2\n\n%up.weight")

@@ -58,6 +58,9 @@ def test_json(waste: Path, gsl: Run) -> None:
     assert (code, found["taken"], found["speedup"], found["threads"]) == (0, True, 2.0, 1)
     assert found["written"] == ["fast.pt2"]
     assert [(row["rule"], row["verdict"]) for row in found["rules"]] == [("once", "kept")]
+    assert "costs" not in found
+    again = json.loads(gsl("optimize", "waste.pt2", "-o", "fast.pt2", "--rules", "once.py", "--json", "-v")[1])
+    assert all("nn.relu" in again["costs"][side] for side in ("before", "after"))
 
 
 def test_what_gains_nothing_is_not_written(waste: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +80,7 @@ def test_what_gains_nothing_is_not_written(waste: Path, gsl: Run, monkeypatch: p
         (["--report", "report.txt"], "report.txt: the name of a report ends in .html"),
         (["--report", "none/report.html"], "there is no folder none"),
         (["--rules", "once.py:twice"], "once.py has no rule 'twice'"),
+        (["--rules", "once.py", "--tolerance", "0.1"], "--tolerance allows approximate rules, and none of these is"),
         (["-o", "fast.onnx"], "give a name that ends in .pt2"),
     ],
 )
