@@ -107,12 +107,34 @@ class Expr:
     def __len__(self) -> NoReturn:
         raise PatternTypeError.here(f"the length of {self!r} is not known before a match: write attr.Len(…)")
 
+    def _no_number(self, *_: Any) -> NoReturn:
+        raise PatternTypeError.here(
+            f"the attribute expression {self!r} is no number before a match: compute with it as it is (a // b rounds "
+            "down, -(-a // b) up), write attr.Range(…) in place of range(…) and attr.Tuple(…)[i] in place of (…)[i], "
+            "or write a function of the match, in where= or as the target"
+        )
+
+    __int__ = __float__ = __complex__ = __index__ = __round__ = __trunc__ = _no_number
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise PatternTypeError.here(
+                f"the attribute expression {self!r} has no value before a match that could be written as {spec!r}: "
+                "leave the format out to see the expression, or write a function of the match, in where= or as the "
+                "target"
+            )
+        return repr(self)
+
 
 def binary(operator: str, left: Any, right: Any) -> Expr:
     """The expression ``left operator right``."""
     if operator in "&|":
         return Expr(ast.Binary(operator, *(to_condition(side, f"a side of {operator}") for side in (left, right))))
     return Expr(ast.Binary(operator, to_ast(left), to_ast(right)))
+
+
+_OF_TORCH = frozenset(("torch", kind) for kind in ("device", "dtype", "layout", "memory_format", "qscheme"))
+"""The types of torch whose values are attributes, as their names."""
 
 
 def to_ast(value: Any) -> Ast:
@@ -133,7 +155,7 @@ def to_ast(value: Any) -> Ast:
         value = value.item()
     if value is None or isinstance(value, (bool, int, float, complex, str, SymDim)):
         return ast.Literal(value)
-    if type(value).__module__ == "torch":  # torch.float32, torch.channels_last
+    if (type(value).__module__, type(value).__name__) in _OF_TORCH:  # torch.float32, torch.channels_last
         return ast.Literal(str(value).removeprefix("torch."))
     if isinstance(value, type) and value.__module__ == "numpy":  # numpy.float32
         return ast.Literal(value.__name__)

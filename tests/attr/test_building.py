@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from gsl import attr, pat
 from gsl.attr.ast import Binary, Each, Literal, TupleOf
@@ -26,6 +28,17 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("chain", lambda: 0 < SHAPE[0] < 3, TypeError, ["no truth value"]),
     ("in", lambda: 7 in SHAPE, TypeError, ["attr.In(value, Wildcard.shape)"]),
     ("in a plain tuple", lambda: SHAPE in (1, 2), TypeError, ["no truth value"]),
+    ("int", lambda: int(SHAPE[0] / 2), TypeError, ["shape[0] / 2) is no number before", "a // b rounds down"]),
+    ("float", lambda: float(SHAPE[0]), TypeError, ["is no number before a match"]),
+    ("complex", lambda: complex(SHAPE[0]), TypeError, ["is no number before a match"]),
+    ("round", lambda: round(SHAPE[0] / 3), TypeError, ["is no number before a match"]),
+    ("round to digits", lambda: round(SHAPE[0] / 3, 1), TypeError, ["is no number before"]),
+    ("ceil", lambda: math.ceil(SHAPE[0] / 3), TypeError, ["is no number before a match", "-(-a // b) up"]),
+    ("range", lambda: range(X.ndim), TypeError, ["is no number before a match", "attr.Range(…) in place"]),
+    ("index", lambda: (1, 2)[X.ndim], TypeError, ["is no number before a match", "attr.Tuple(…)[i] in place"]),
+    ("slice", lambda: (1, 2)[: X.ndim], TypeError, ["is no number before a match"]),
+    ("format", lambda: f"{SHAPE[0]:>3}", TypeError, ["could be written as '>3'", "leave the format out"]),
+    ("a tensor", lambda: torch.ones(2) * SHAPE[0], TypeError, ["of type Tensor can't be an attribute"]),
     ("iteration", lambda: list(SHAPE), TypeError, ["can't be iterated", "attr.Map"]),
     ("unpacking", lambda: (lambda a, b: 0)(*SHAPE), TypeError, ["can't be iterated"]),
     ("len", lambda: len(SHAPE), TypeError, ["attr.Len"]),

@@ -369,6 +369,8 @@ def test_numbers_and_dtypes_of_other_libraries() -> None:
     assert attr.Const(numpy.int64(3)).ast == Literal(3)
     assert attr.Const(numpy.bool_(True)).ast == Literal(True)
     assert attr.Const(torch.float16).ast == Literal("float16")
+    assert attr.Const(torch.channels_last).ast == Literal("channels_last")
+    assert attr.Const(torch.device("cpu")).ast == Literal("cpu")
     assert attr.Const(numpy.float32).ast == Literal("float32")
     assert attr.Const(torch.Size([1, 2])).ast == Literal((1, 2))
 
