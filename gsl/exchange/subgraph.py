@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl import pat
-from gsl.errors import ExchangeError, PatternError, checked, require
+from gsl.errors import ExchangeError, FrontEndError, PatternError, checked, require
 from gsl.exchange.imported import patterns_of, refusal
 from gsl.graph import INPUT, PARAM, Graph, Node, op_name
 from gsl.match import Match
@@ -96,7 +96,8 @@ def _of_programs(title: str, before: Any, after: Any, given: Mapping[str, Any]) 
     try:
         return _rule_without_types(title, before, after, given)
     except PatternError as error:
-        raise refusal(title, f"{first}; without shapes: {error}") from first
+        needs_shapes = isinstance(first.__cause__, FrontEndError)
+        raise refusal(title, f"{first}; without shapes: {error}" if needs_shapes else first) from first
 
 
 def _rule_without_types(title: str, before: Any, after: Any, options: Mapping[str, Any]) -> Subst:

@@ -262,7 +262,11 @@ class Sampler:
         first = str(error)
         free = [tensor.name for tensor in self.tensors if tensor.type.axes is None]
         sample = self.sample(next(self._choices()))
-        if free:
+        if ": TypeError: " in first:
+            mend = (
+                "each parameter before * is a tensor: a number, or a list of them, stands after it, as in f(x, *, axes)"
+            )
+        elif free:
             mend = (
                 f"nothing is said of the shape of {', '.join(free)}, and none that was tried fits: give it, such as "
                 f"{free[0]}='b n d'"

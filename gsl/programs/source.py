@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol, get_origin
 
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, dtype_name, op_name
@@ -204,6 +204,9 @@ def _weights(function: Any) -> Iterable[tuple[str, DeclaredType]]:
         yield name, sized(name, tuple(value.shape), dtype_name(value.dtype))
 
 
+_SEVERAL: Final = (list, tuple, dict, Sequence, Mapping)
+
+
 def _parameters(
     title: str, function: Callable[..., Any], shaped: frozenset[str]
 ) -> tuple[dict[str, DeclaredType | None], dict[str, Any]]:
@@ -225,6 +228,11 @@ def _parameters(
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             literals[name] = parameter.default if parameter.default is not parameter.empty else hint
         elif parameter.default is parameter.empty or name in shaped:
+            if isinstance(kind := get_origin(hint) or hint, type) and issubclass(kind, _SEVERAL):
+                raise PatternError(
+                    f"{title}: {parameter} is no tensor, and each parameter before * is one: give each tensor of a "
+                    "list a parameter of its own; a list of numbers stands after *, as in f(x, *, axes)"
+                )
             tensors[name] = annotated(name, hint)
     return tensors, literals
 

@@ -193,6 +193,13 @@ def test_what_can_not_be_taken_over(pattern: Callable[..., Any], replacement: An
     assert message in str(error.value)
 
 
+def test_a_parameter_that_is_a_list_is_told_in_few_words() -> None:
+    with pytest.raises(ExchangeError) as error:
+        from_fx(lambda xs: torch.cat(xs).relu(), lambda xs: torch.cat(xs))
+    assert "as in f(x, y): torch.cat([x, y])" in str(error.value)
+    assert "shape" not in str(error.value)
+
+
 @pytest.mark.parametrize("given", [3, torch.relu, None])
 def test_what_has_no_parameters_is_told(given: Any) -> None:
     with pytest.raises(ExchangeError, match="a program is a function in Python, a module or a graph, got "):

@@ -45,6 +45,14 @@ def same(x: Tensor) -> Tensor:
     return x.exp().log()
 
 
+def joins(xs: Any) -> Tensor:
+    return torch.cat(xs)
+
+
+def stacks(xs: list[Tensor]) -> Tensor:
+    return torch.stack([xs[0], xs[1]])
+
+
 def two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return x.exp(), y.exp() + x.exp()
 
@@ -204,11 +212,24 @@ def test_sizes_of_which_nothing_says_whether_they_are_equal() -> None:
         (3, "expected a function of tensors, a module of torch, a workload"),
         (op.ReLU(pat.Wildcard()), "got nn.relu(Wildcard); of patterns, a rule is Subst(source, target)"),
         (torch.relu, "its parameters are not known"),
+        (stacks, "is no tensor, and each parameter before * is one: give each tensor of a list a parameter"),
     ],
 )
 def test_what_is_no_program(function: Any, message: str) -> None:
     with pytest.raises(PatternError, match=re.escape(message)):
         Subst.from_programs(function, same)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (joins, "a list of tensors is expected where a parameter stands, and each parameter is one tensor: give each"),
+        (lambda x, axes: x.sum(axes), "a number, or a list of them, stands after it, as in f(x, *, axes)"),
+    ],
+)
+def test_a_parameter_that_is_no_tensor(function: Any, message: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(message)):
+        Subst.from_programs(function, function)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,8 @@ _OWN: Final = f"{Path(__file__).parent.parent.parent}{os.sep}"
 _VALUE_ERRORS: Final = frozenset(("DataDependentOutputException", "GuardOnDataDependentSymNode"))
 _VALUE_WORDS: Final = ("trying to get a value out of", "data-dependent", "local_scalar_dense")
 
+_LIST_WORDS: Final = "must be tuple of Tensors, not FakeTensor"
+
 
 def traced(
     function: Callable[..., Any],
@@ -43,7 +45,8 @@ def traced(
 
     ``weights`` names those among the tensors that are weights of the function, a module; ``make`` traces it otherwise
     than before dispatch. Raises FrontEndError, with the line of the function, where a call fails with these types, and
-    PatternError for a function that looks at a value, changes a tensor, or returns anything but tensors.
+    PatternError for a function that looks at a value, changes a tensor, takes a list of them, or returns anything but
+    tensors.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
@@ -175,6 +178,12 @@ def _refusal(error: Exception) -> FrontEndError | PatternError:
         return PatternError(
             f"{place}the function looks at the value of a tensor, which no graph tells; a rule holds for all values: "
             "write a rule for each branch, or torch.where"
+        )
+    if _LIST_WORDS in str(error):
+        return PatternError(
+            f"{place}a list of tensors is expected where a parameter stands, and each parameter is one tensor: give "
+            "each tensor of the list a parameter of its own, as in f(x, y): torch.cat([x, y]); for any number of them, "
+            "write the rule of patterns, with pat.Variadic"
         )
     text = str(error).strip().split("\n")[0]
     return FrontEndError(f"{place}{type(error).__name__}: {text}")
