@@ -17,7 +17,7 @@ from torch import fx
 from gsl.cost.table import columns
 from gsl.draw import pre
 from gsl.errors import FrontEndError, PatternError, PatternTypeError, WorkloadError, checked, nearest
-from gsl.front.fx.compiled import CompiledProgram, decompose, is_compiled
+from gsl.front.fx.compiled import CompiledProgram, decompose, is_compiled, is_for_autograd
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.pause import paused_collector
@@ -89,7 +89,8 @@ class Pass(InductorPass):
     def _rewrite(self, module: fx.GraphModule, training: bool) -> None:
         """Rewrite the graph of a module."""
         compiled = is_compiled(module)
-        program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
+        kind = CompiledProgram if compiled or is_for_autograd(module) else GraphModuleProgram
+        program = kind(module)
         if self.keep_graphs:
             self.graphs.append(kept(program))
         fold = self.fold_params and not training and not compiled

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch._inductor.config as inductor
 import torch.nn.functional as F
+from functorch.compile import aot_module, make_boxed_func
 from torch import fx, nn
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -148,6 +149,48 @@ def test_results_that_are_views_of_one_tensor_are_made_of_it(where: str) -> None
     with fresh_cache(), inductor.patch({where: pass_}):
         equal(torch.compile(views)(x), views(x))
     assert "makes views of it for autograd by its strides" in str(pass_.traces[0])
+
+
+def aot(model: nn.Module, pass_: Pass) -> Any:
+    """A model that autograd traces outside of ``torch.compile``, with a pass over what it traced."""
+
+    def compiled(module: fx.GraphModule, _: Any) -> Any:
+        pass_(module)
+        return make_boxed_func(module.forward)
+
+    return aot_module(model, fw_compiler=compiled, bw_compiler=compiled)
+
+
+@pytest.mark.parametrize("wants", [True, False])
+def test_results_lie_in_memory_as_before_outside_of_compile(wants: bool) -> None:
+    def views(self: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x).t().contiguous()
+        return y.view(-1), y.view(2, -1), x.clone()
+
+    x, pass_, model = torch.randn(6, 4, requires_grad=wants), Pass(RULES["copy-identity"]), NetOfOne(views)
+    outputs = aot(model, pass_)(x)
+    equal(tuple(outputs), model(x))
+    assert not pass_.traces[0].firings
+    places = [output.untyped_storage().data_ptr() for output in (*outputs, x)]
+    assert places[0] == places[1]
+    assert len(set(places)) == 3
+
+
+def test_rules_fire_in_graphs_of_autograd_outside_of_compile() -> None:
+    gelu = Subst(op.ReLU(X), op.GELU(X), name="gelu")
+    kept: list[fx.GraphModule] = []
+    model = NetOfOne(lambda self, x: torch.relu(torch.relu(x) * 2.0).clone())
+
+    class Keeping(Pass):
+        def __call__(self, graph: Any, is_inference: bool | None = None) -> None:
+            super().__call__(graph, is_inference)
+            kept.append(graph)
+
+    pass_ = Keeping([gelu, RULES["copy-identity"]])
+    with torch.no_grad():
+        aot(model, pass_)(torch.randn(3))
+    assert pass_.traces[0].summary() == {"gelu": 2, "copy-identity": 1}
+    assert str(kept[0].graph).count("aten.gelu") == 2
 
 
 @needs_compiler

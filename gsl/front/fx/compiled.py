@@ -180,6 +180,12 @@ def is_compiled(module: fx.GraphModule) -> bool:
     return any("grapharg" in node.meta for node in module.graph.find_nodes(op="placeholder"))
 
 
+def is_for_autograd(module: fx.GraphModule) -> bool:
+    """True if a graph was traced for autograd, also outside of ``torch.compile``: its caller knows how the results lie
+    in memory."""
+    return any("desc" in node.meta for node in module.graph.find_nodes(op="output"))
+
+
 # ---------------------------------------------------------------- weights that are computed once
 
 
