@@ -15,6 +15,7 @@ from gsl.front.relax.function import (
     VARIABLES,
     RelaxFunction,
     bound,
+    call,
     dataflow_variable,
     free_variables,
     items,
@@ -194,6 +195,8 @@ class Swaps:
 
     def __init__(self) -> None:
         self.vars: set[Any] = set()
+        self.joined: list[Any] = []
+        """The transpositions that each stand for two."""
 
     def noting(self, node: Node, bind: Bind) -> Bind:
         """``bind`` for the parts of the expression that is written for a node, which are noted too."""
@@ -208,23 +211,41 @@ class Swaps:
         return noted
 
     def undone(self, blocks: Sequence[list[Any]], result: Any) -> tuple[list[list[Any]], Any]:
-        """The blocks of bindings, and the result, without those that meet an inverse."""
+        """The blocks of bindings, and the result, without those that meet an inverse; of two others that meet, one
+        stands for both."""
         if not self.vars:
             return list(blocks), result
-        values = {binding.var: binding.value for bindings in blocks for binding in bindings}
+        values = {
+            binding.var: binding.value for bindings in blocks for binding in bindings
+            if not isinstance(binding, relax.MatchCast)
+        }  # fmt: skip
         instead: dict[Any, Any] = {}
+        joined: dict[Any, Any] = {}
         first: set[Any] = set()
         """The first one of each pair, which may not be needed any more."""
         for var, value in values.items():
-            source = None if _axes(value) is None else value.args[0]
-            if source in values and not self.vars.isdisjoint((var, source)) and _are_inverse(values[source], value):
-                inner = values[source].args[0]
-                instead[var] = instead.get(inner, inner)
-                first.add(source)
+            outer = _axes(value)
+            source = None if outer is None else value.args[0]
+            if outer is None or source not in values or self.vars.isdisjoint((var, source)):
+                continue
+            below = joined.get(source, values[source])
+            inner = _axes(below)
+            if inner is None:
+                continue
+            axes, own = [inner[axis] for axis in outer], instead.get(below.args[0], below.args[0])
+            if axes == sorted(axes):
+                instead[var] = own
+            elif source not in instead:
+                joined[var] = _permuted(value, own, axes)
+            first.add(source)
+        self.joined += joined.values()
         kept = [
-            [with_visible(binding, instead) for binding in bindings if binding.var not in instead]
+            [
+                with_visible(with_value(binding, joined[binding.var]) if binding.var in joined else binding, instead)
+                for binding in bindings if binding.var not in instead
+            ]
             for bindings in blocks
-        ]
+        ]  # fmt: skip
         new = replaced(result, instead)
         needed = _used([new, *[binding.value for bindings in kept for binding in bindings]])
         unused = first - needed
@@ -239,9 +260,9 @@ def _axes(expr: Any) -> list[int] | None:
     return [int(axis) for axis in items(expr.attrs.axes)]
 
 
-def _are_inverse(first: Any, second: Any) -> bool:
-    inner, outer = _axes(first), _axes(second)
-    return inner is not None and outer is not None and [inner[axis] for axis in outer] == list(range(len(inner)))
+def _permuted(old: Any, value: Any, axes: Sequence[int]) -> Any:
+    """The transposition of another value, with other axes, that has the result of an old one."""
+    return call(old.ty, old.op, [value], relax.op.permute_dims(value, axes).attrs, old.ty_args, old.span)
 
 
 def _used(exprs: Iterable[Any]) -> set[Any]:

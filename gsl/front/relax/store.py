@@ -148,7 +148,7 @@ class RelaxStorer(RelaxValues):
     def fresh(self) -> list[Any] | None:
         """Calls among which every new one has its like; ``None`` where types of others may have changed as well."""
         exact = self.loaded.scope.is_exact and not self._retyped
-        return self.writer.fresh if exact else None
+        return [*self.writer.fresh, *self.swaps.joined] if exact else None
 
     def _check(self) -> None:
         known = self.loaded.natives

@@ -267,6 +267,27 @@ def test_a_group_of_an_attention_is_the_one_call() -> None:
     before.compare(after).check()
 
 
+def test_an_attention_of_transpositions_has_no_others_beside_them() -> None:
+    """Its operands and its result have the places of the sequence first; Relax wants them after the batch."""
+
+    def body(b: Any, q: Any, k: Any, v: Any) -> Any:
+        q, k, v = (b.emit(relax.op.permute_dims(x, [1, 2, 0, 3])) for x in (q, k, v))
+        scores = b.emit(relax.op.matmul(q, b.emit(relax.op.permute_dims(k, [0, 1, 3, 2]))))
+        weighted = b.emit(relax.op.matmul(b.emit(relax.op.nn.softmax(scores)), v))
+        return b.emit(relax.op.permute_dims(weighted, [2, 0, 1, 3]))
+
+    before = Workload(function([tensor(name, 5, 2, 3, 8) for name in "qkv"], body))
+    product = op.Matmul(op.Softmax(op.Matmul(X, op.Transpose(Y, axes=(0, 1, 3, 2))), axis=-1), W)
+    after = Subst(product, op.Attention(X, Y, W, scale=1.0), name="attention")(before)
+    assert [text.split(" = ")[1] for text in lines(after.mod)][:5] == [
+        "permute_dims(q)", "permute_dims(k)", "permute_dims(v)",
+        "nn.attention(attention_permute_dims, attention_permute_dims_1, attention_permute_dims_2)",
+        "permute_dims(attention_attention)",
+    ]  # fmt: skip
+    assert after.mod.script().count("axes=[1, 0, 2, 3]") == 4
+    before.compare(after).check()
+
+
 def test_an_attention_that_is_written_anew_leaves_no_transpositions() -> None:
     before = Workload(attended())
     turned, relu = op.Transpose(X, axes=(0, 2, 1, 3)), op.ReLU(op.ReLU(X))
