@@ -64,6 +64,7 @@ def run(options: argparse.Namespace, terminal: Terminal) -> Exit:
     """Draw the model; 1 if the change is to be drawn, and there is none."""
     _check(options)
     chosen = selection([options.rules], terminal) if options.rules else RuleSelection((), {})
+    chosen.check_names()
     with terminal.during(f"reading {options.model}"):
         workload = models.given(options)
     if options.inside is not None:

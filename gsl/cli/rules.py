@@ -74,7 +74,19 @@ class RuleSelection:
         if max_steps is None:
             max_steps = whole[0].max_steps if whole else None
         rules = [rule for rule in whole[0] if rule in self.rules] if whole else self.rules
+        self.check_names()
         return RuleSet(rules, strategy=strategy, max_steps=max_steps)
+
+    def check_names(self) -> None:
+        """UsageError where two of the rules have one name."""
+        known: dict[str, Subst] = {}
+        for rule in self.rules:
+            other = known.setdefault(rule.name, rule)
+            if other is not rule:
+                raise UsageError(
+                    f"two rules are named {rule.name!r}, at {other.location} and at {rule.location}: rename one, or "
+                    "choose one by its variable"
+                )
 
 
 def selection(sources: Sequence[str], terminal: Terminal) -> RuleSelection:
@@ -98,16 +110,21 @@ def one_rule(source: str, terminal: Terminal) -> Subst:
     """The only rule of a source. UsageError if it has several."""
     rules = selection([source], terminal).rules
     if len(rules) > 1:
-        example = shlex.quote(f"{_split(source)[0]}:{rules[0].name}")
+        place = _split(source)[0]
+        if all(rule.name == rules[0].name for rule in rules):
+            raise UsageError(f"{source} has {len(rules)} rules of one name; name the variable of the one that is meant")
+        example = shlex.quote(f"{place}:{rules[0].name}")
         raise UsageError(f"{source} has {len(rules)} rules; name the one that is meant, as in {example}")
     return rules[0]
 
 
 def _split(source: str) -> tuple[str, list[str]]:
-    """The place and the names after the last colon, unless it is part of a path."""
-    place, colon, names = source.rpartition(":")
-    if not colon or os.path.isfile(source):
+    """The place and the names after the colon behind a file, or after the last one, unless it is part of a path."""
+    if ":" not in source or os.path.isfile(source):
         return source, []
+    colons = [at for at, letter in enumerate(source) if letter == ":"]
+    at = next((at for at in colons if os.path.isfile(source[:at])), colons[-1])
+    place, names = source[:at], source[at + 1 :]
     chosen = [name.strip() for name in names.split(",") if name.strip()]
     if not chosen or not place:
         raise UsageError(f"{source!r}: names of rules stand after the colon, as in {place or 'rules.py'}:swish")

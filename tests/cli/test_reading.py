@@ -95,6 +95,21 @@ def test_explain_is_about_one_rule(here: Path, gsl: Run) -> None:
     assert gsl("explain", "theirs.txt", "model.pt2")[0] == 1
 
 
+def test_rules_of_one_name(here: Path, gsl: Run) -> None:
+    (here / "two.py").write_text(
+        "from gsl import *\nx = pat.Wildcard()\none = Subst(op.ReLU(x), x, name='a::b')\n"
+        "other = Subst(op.Sigmoid(x), x, name='a::b')\n"
+    )
+    told = "two rules are named 'a::b', at two.py:3 and at two.py:4: rename one, or choose one by its variable"
+    for command in ("apply two.py model.pt2 -o new.pt2", "draw model.pt2 -o new.dot --rules two.py"):
+        assert gsl(*command.split()) == (2, "", f"gsl: error: {told}\n")
+    code, _, err = gsl("explain", "two.py:a::b", "model.pt2")
+    assert (code, err) == (
+        2, "gsl: error: two.py:a::b has 2 rules of one name; name the variable of the one that is meant\n"
+    )  # fmt: skip
+    assert gsl("explain", "two.py:other", "model.pt2")[0] == 0
+
+
 def test_list(here: Path, gsl: Run) -> None:
     code, out, err = gsl("list", "mine.py:swish,right", "fusion.yaml")
     assert (code, err) == (0, "")
