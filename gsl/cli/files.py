@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from gsl.cli.command import UsageError
+from gsl.place import shown, why_unwritable
 
 MOST: Final = 1 << 24
 RATIO: Final = 8
@@ -54,25 +55,11 @@ def first_line(error: Exception) -> str:
 # ---------------------------------------------------------------- results
 
 
-SHOWN: Final = 120
-"""The number of characters of a path that are shown."""
-
-
 def check_place(path: Path) -> None:
     """UsageError if no file can be written there."""
-    try:
-        os.stat(path)
-    except FileNotFoundError:
-        pass
-    except OSError as error:
-        raise UsageError(f"{_shown(path)} can't be written: {error.strerror}") from None
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise UsageError(f"there is no folder {path.parent}")
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; give the name of a file in it")
-    if not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise UsageError(f"{path.parent}: no permission to write there")
+    reason = why_unwritable(path)
+    if reason is not None:
+        raise UsageError(reason)
 
 
 def in_folder(folder: Path, files: Sequence[Path]) -> list[Path]:
@@ -85,14 +72,8 @@ def in_folder(folder: Path, files: Sequence[Path]) -> list[Path]:
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{_shown(folder)} can't be the folder of the results: {error.strerror}") from None
+        raise UsageError(f"{shown(folder)} can't be the folder of the results: {error.strerror}") from None
     return [folder / file.name for file in files]
-
-
-def _shown(path: Path) -> str:
-    """A path as messages show it, which may be too long to be one."""
-    text = str(path)
-    return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:

@@ -16,6 +16,7 @@ from typing import IO, Any
 from gsl.draw.dot import dot
 from gsl.draw.figure import Figure
 from gsl.errors import MissingPackageError, WorkloadError, checked
+from gsl.place import why_unwritable
 
 _ONE = threading.Lock()
 """Graphviz draws one graph at a time."""
@@ -114,14 +115,17 @@ class Drawing:
     def save(self, path: str | Path) -> Path:
         """Write the drawing in the format of the path's suffix (.svg, .png, .pdf, .dot); returns the path.
 
-        The file is written whole or not at all. WorkloadError for another suffix; MissingPackageError without
-        pygraphviz, except for .dot.
+        The file is written whole or not at all. WorkloadError for another suffix, and where no file can be written;
+        MissingPackageError without pygraphviz, except for .dot.
         """
         path = Path(path)
         format = path.suffix[1:].lower()
         if format not in FORMATS:
             known = ", ".join(f".{known}" for known in FORMATS)
             raise WorkloadError(f"can't write a drawing to {path.name!r}: its suffix should be one of {known}")
+        reason = why_unwritable(path)
+        if reason is not None:
+            raise WorkloadError(f"can't write a drawing: {reason}")
         data = self._data(format)
         with tempfile.TemporaryDirectory(prefix=".gsl-", dir=path.parent) as folder:
             made = Path(folder) / path.name

@@ -16,6 +16,7 @@ from gsl.errors import FrontEndError
 from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.copying import copied
 from gsl.front.onnx.types import DTYPES, data_of
+from gsl.place import why_unwritable
 
 OLDEST: Final = 13
 """The first version of ONNX's operators that is read: before it, axes and bounds were attributes, and softmax was
@@ -27,7 +28,7 @@ WHOLE: Final = 1 << 30
 def opened(path: Path) -> ir.Model:
     """The model of a file; external data stay in their files. FrontEndError for a file that holds none."""
     if not path.is_file():
-        raise FrontEndError(f"{path}: there is no such file")
+        raise FrontEndError(f"{path}: {'this is no file' if path.exists() else 'there is no such file'}")
     try:
         model = deserialised(onnx.load(path, load_external_data=False))
     except Exception as error:
@@ -41,8 +42,11 @@ def opened(path: Path) -> ir.Model:
 
 
 def deserialised(proto: onnx.ModelProto) -> ir.Model:
-    """The model of a message. FrontEndError for one in which onnx_ir would take the last of two things of one name, or
-    leave something out, and for a tensor whose shape or dtype is none, or does not fit its data."""
+    """The model of a message. FrontEndError for one without a graph, or in which onnx_ir would take the last of two
+    things of one name or leave something out, and for a tensor whose shape or dtype is none, or does not fit its data.
+    """
+    if not proto.HasField("graph"):
+        raise FrontEndError("the model has no graph")
     if proto.training_info:
         raise FrontEndError("the model has training_info, which onnx_ir does not keep: clear that field first")
     _refuse_twice("functions", [(each.domain, each.name, each.overload) for each in proto.functions])
@@ -192,6 +196,9 @@ def save(model: ir.Model, path: Path) -> None:
 
     FrontEndError if that is not possible; a file that was there is then as it was.
     """
+    reason = why_unwritable(path)
+    if reason is not None:
+        raise FrontEndError(f"{path}: the model can't be saved: {reason}")
     tensors = [tensor for tensor in _tensors(model) if tensor is not None]
     apart = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
     data = path.with_suffix(".data").name if apart or sum(tensor.nbytes for tensor in tensors) > WHOLE else None

@@ -142,6 +142,23 @@ def test_what_cannot_be_saved_leaves_the_file(tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["model.onnx"]
 
 
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("none/model.onnx", "there is no folder"), ("folder", "is a folder"), ("pipe", "is a device or a pipe")],
+)
+def test_where_nothing_can_be_saved(name: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FrontEndError, match=f"the model can't be saved: .*{reason}"):
+        workload("y = Relu(x)").save(tmp_path / name)
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def empty(folder: Path) -> Path:
+    (folder / "empty.onnx").write_bytes(b"")
+    return folder / "empty.onnx"
+
+
 def cut(folder: Path) -> Path:
     path = folder / "cut.onnx"
     path.write_bytes(proto("a = Relu(x) y = Relu(a)").SerializeToString()[:-9])
@@ -232,7 +249,8 @@ FUNCTION = '<domain: "local", opset_import: ["" : 22, "local" : 1]> {0} (u) => (
 
 HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "no file": (lambda folder: folder / "none.onnx", "there is no such file"),
-    "a folder": (lambda folder: folder, "there is no such file"),
+    "a folder": (lambda folder: folder, "this is no file"),
+    "an empty file": (empty, "it holds no model of ONNX: the model has no graph"),
     "cut": (cut, "it holds no model"),
     "a cycle": (changed(cycle), "uses 'y' before it is computed"),
     "two values of a name": (changed(twice), "'a'"),
