@@ -496,6 +496,16 @@ def test_a_picture_is_written(drawn: Workload, tmp_path: Path, suffix: str, magi
     assert (tmp_path / f"net{suffix}").read_bytes().startswith(magic)
 
 
+def test_a_drawing_in_a_folder_that_is_not_there(drawn: Workload, tmp_path: Path) -> None:
+    with pytest.raises(WorkloadError, match=r"can't write a drawing: there is no folder .*/none$"):
+        drawn.visualize(tmp_path / "none" / "net.dot")
+
+
+def test_the_name_of_a_workload_is_a_string(drawn: Workload) -> None:
+    with pytest.raises(WorkloadError, match="the name of a workload is a string, got 3 of type int"):
+        Workload(drawn.program, name=3)  # type: ignore[arg-type]
+
+
 def test_a_drawing_of_an_unknown_format(drawn: Workload, tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match=r"'net.doc': its suffix should be one of .svg, .png, .pdf, .dot"):
         drawn.visualize(tmp_path / "net.doc")

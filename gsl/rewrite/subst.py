@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
 from gsl.draw.rule import rule_drawing
-from gsl.errors import DroppedAttributeWarning, PatternError, PatternTypeError, RewriteError, caller, checked, require
+from gsl.errors import (
+    DroppedAttributeWarning,
+    PatternError,
+    PatternTypeError,
+    RewriteError,
+    caller,
+    check_number,
+    checked,
+    require,
+)
 from gsl.graph import Graph, Op, op_name
 from gsl.match import Match, Plan
 from gsl.pat import Call, Group, Pattern, walk
@@ -90,6 +100,8 @@ class Subst:
             kinds, expected = _OPTIONS[name]
             if not isinstance(value, kinds):
                 raise PatternTypeError(f"{self.location}: {name}= of a rule is {expected}, got {value!r}")
+        if len((options["name"] or "rule").split("\n")) > 1 or options["name"] == "":
+            raise PatternError(f"{self.location}: name= of a rule is a line of text, got {options['name']!r}")
 
     @classmethod
     def from_programs(
@@ -185,6 +197,8 @@ class Subst:
         They import the operators of users that a module has; others are to be declared before. PatternError where
         something of the rule has no such text: a function, a use relation, an array.
         """
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise PatternError(f"name= is the name of the variable that holds the rule, got {name!r}")
         source = self.source
         where = (*source.constraints, *source.guards, *source.predicates)
         given = {"priority": self.priority, "distinct": self.plan.distinct, "inference_only": self.inference_only,
@@ -244,6 +258,7 @@ class Subst:
     def explain(self, subject: Any, *, nearest: int = 3) -> Explanation:
         """The reasons why the rule does not match a workload or graph view, or is refused where it does; to be
         printed. That of a workload has explanations of the graphs within its calls, too."""
+        check_number("nearest", nearest, "a number of partial matches", 0)
 
         def explained(part: Any) -> Explanation:
             return explain(self, view_of(part, self.operators), nearest, lambda: why_kept([self], part))

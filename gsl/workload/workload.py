@@ -61,6 +61,8 @@ class Workload:
             from gsl import front
 
             self._program = front.program(source, params)
+        if not isinstance(name, str | None):
+            raise WorkloadError(f"the name of a workload is a string, got {name!r} of type {type(name).__name__}")
         self._name = name or _own_name(self._program.native)
         self._graph: Graph | None = None
         self._lent = False

@@ -136,6 +136,12 @@ def test_the_text_reads_like_what_is_written_by_hand() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["my rule", "class", "", "1"])
+def test_a_rule_is_held_by_a_variable(name: str) -> None:
+    with pytest.raises(PatternError, match=f"the name of the variable that holds the rule, got {name!r}"):
+        RULES["literals"].to_python(name)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

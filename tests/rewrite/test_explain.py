@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gsl import Subst, attr, op, pat
+from gsl.errors import PatternError
 from gsl.graph import Effect, Graph
 from tests.helpers.graphs import Builder, graph
 from tests.rewrite.test_scale import chain
@@ -182,6 +183,8 @@ def test_the_furthest_come_first() -> None:
     bounds = [miss.bound for miss in rule.explain(plain).nearest]
     assert bounds == [4, 1]
     assert len(rule.explain(plain, nearest=1).nearest) == 1
+    with pytest.raises(PatternError, match="nearest= is a number of partial matches, 0 or more, got -1"):
+        rule.explain(plain, nearest=-1)
 
 
 def test_the_graph_is_not_changed() -> None:

@@ -170,6 +170,8 @@ def test_matches_and_explanations_of_all_rules() -> None:
         (lambda: Subst(op.ReLU(x), x, extern_use="no"), "extern_use= of a rule is True, False or None, got 'no'"),  # type: ignore[arg-type]
         (lambda: Subst(op.ReLU(x), x, distinct=1), "distinct= of a rule is True or False, got 1"),  # type: ignore[arg-type]
         (lambda: Subst(op.ReLU(x), x, doc=4), "doc= of a rule is a string, got 4"),  # type: ignore[arg-type]
+        (lambda: Subst(op.ReLU(x), x, name=""), "name= of a rule is a line of text, got ''"),
+        (lambda: Subst(op.ReLU(x), x, name="a\nb"), r"name= of a rule is a line of text, got 'a\\nb'"),
         (lambda: RuleSet([], strategy="larges"), "did you mean 'largest'"),
         (lambda: RuleSet([], strategy=None), "unknown strategy None: known are first, "),  # type: ignore[arg-type]
         (lambda: alternate(A, chain("nn.relu")), "alternate takes a list of rules and sets, and then a wor"),  # type: ignore[arg-type]
