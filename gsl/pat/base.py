@@ -32,10 +32,10 @@ def _operator(name: str) -> tuple[PatternMethod, PatternMethod]:
     return lambda self, other: _call(name, self, other), lambda self, other: _call(name, other, self)
 
 
-def _refused(symbol: str, instead: str) -> PatternMethod:
-    """The method of an operator of Python that builds no call."""
+def _refused(symbol: str, instead: str) -> Callable[..., NoReturn]:
+    """The method of an operator or a function of Python that builds no call."""
 
-    def refuse(self: Pattern, other: Any) -> NoReturn:
+    def refuse(self: Pattern, *others: Any) -> NoReturn:
         raise PatternTypeError.here(f"{symbol} builds no call of patterns: write {instead}")
 
     return refuse
@@ -170,6 +170,8 @@ class Pattern:
     __pow__ = __rpow__ = _refused("**", "op.Power(a, b)")
     __mod__ = __rmod__ = _refused("%", "op.FloorMod(a, b)")
     __floordiv__ = __rfloordiv__ = _refused("//", "op.FloorDivide(a, b)")
+    __abs__ = _refused("abs", "op.Abs(a)")
+    __round__ = _refused("round", "op.Round(a)")
 
     def __neg__(self) -> Call:
         return _call("negative", self)

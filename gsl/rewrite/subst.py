@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gsl.attr.ast import Ast
 from gsl.draw import Drawing, saved
@@ -40,6 +40,10 @@ from gsl.spec import DeclaredSpec, OpSpec
 
 if TYPE_CHECKING:
     from gsl.verify import Verdict
+
+
+_BOOLS: Final = ("bool", "bool_")
+"""The names of the types of True: Python's, and numpy's, which has had both."""
 
 
 @checked(PatternTypeError)
@@ -298,7 +302,7 @@ class Subst:
                 ) from error
             if isinstance(verdict, str):
                 return verdict
-            if not isinstance(verdict, bool):
+            if type(verdict).__name__ not in _BOOLS:
                 raise RewriteError(
                     f"{self.title}: a function in where= returns True, False, or the reason for refusing as a string; "
                     f"got {verdict!r} of type {type(verdict).__name__}"

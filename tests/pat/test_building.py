@@ -119,6 +119,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("power", lambda: X**2, TypeError, ["** builds no call", "op.Power(a, b)"]),  # type: ignore[operator]
     ("remainder", lambda: 7 % X, TypeError, ["% builds no call", "op.FloorMod(a, b)"]),  # type: ignore[operator]
     ("whole quotient", lambda: X // W, TypeError, ["// builds no call", "op.FloorDivide(a, b)"]),  # type: ignore[operator]
+    ("absolute value", lambda: abs(X), TypeError, ["abs builds no call", "op.Abs(a)"]),
+    ("rounding", lambda: round(X), TypeError, ["round builds no call", "op.Round(a)"]),
     ("like: attribute", lambda: CONV.like(X, W, stride=(1, 1)), AttributeError, ["nn.conv2d.like", "'strides'"]),
     ("like: type is no attribute", lambda: CONV.like(X, W, shape=(1,)), AttributeError, ["nn.conv2d.like", "'shape'"]),
     ("like: operands", lambda: CONV.like(X), ValueError, ["nn.conv2d takes 2 operands", "got 1"]),

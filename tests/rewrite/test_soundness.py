@@ -316,6 +316,13 @@ def test_an_exception_names_the_rule_and_leaves_the_graph(make_rule: Any, text: 
     assert str(view) == before
 
 
+def test_a_condition_may_be_true_or_false_as_numpy_has_it() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4)))
+    for verdict in (True, False):
+        rule = Subst(op.ReLU(x), op.Exp(x), where=lambda match, verdict=verdict: np.all([verdict]))
+        assert rule.apply(view)[1].count() == verdict
+
+
 @pytest.mark.parametrize("calls", [1, 200])  # of 200, most are tried by the function that is printed
 def test_a_condition_that_is_neither_true_nor_false_is_an_error(calls: int) -> None:
     leaky = op.LeakyReLU(x)
