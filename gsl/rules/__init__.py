@@ -104,7 +104,7 @@ OPTIMISING: tuple[Subst, ...] = tuple(
 
 def __getattr__(name: str) -> Any:
     if name not in ("ORT", "QUANTISED"):
-        here = (known for known, value in globals().items() if isinstance(value, (RuleSet, dict)))
+        here = (known for known, value in globals().items() if known.isupper() and isinstance(value, (RuleSet, dict)))
         sets = ["ORT", "QUANTISED", *here]
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {nearest(name, sets)}")
     require("torch")

@@ -39,8 +39,9 @@ class Kept:
     """
 
     def __init__(self, path: Path, options: Mapping[str, Any]) -> None:
-        if not may_keep(path):
-            raise PatternError(f"keep: expected the name of a file of verdicts, or a new one; {path} is another file")
+        if path.is_dir() or not may_keep(path):
+            other = "a folder" if path.is_dir() else "another file"
+            raise PatternError(f"keep: expected the name of a file of verdicts, or a new one; {path} is {other}")
         self._seed = options["seed"]
         self._store = Store(path)
         self._around = [*sorted(options.items()), *((name, _version(name)) for name in ("torch", "z3-solver"))]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gsl import RuleSet
+from gsl import RuleSet, rules
 from gsl.graph import Node
 from gsl.rules import OPTIMISING
 from tests.helpers.book import EVERY_RULE
@@ -152,3 +152,9 @@ def test_what_the_book_makes_of_a_transformer() -> None:
     assert counts["nn.dense"] == 4  # projections, their output, gate and up, down
     assert counts["nn.bias_add"] == 2
     assert counts["nn.layer_norm"] == 2
+
+
+def test_a_set_that_is_not_there_is_told_by_the_names_of_those_that_are() -> None:
+    with pytest.raises(AttributeError, match=r"'NOTHERE': known are APPROXIMATE, BOOK, [A-Z_, ]*$") as error:
+        rules.NOTHERE
+    assert "__" not in str(error.value)

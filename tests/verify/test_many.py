@@ -120,6 +120,8 @@ def test_a_file_of_something_else_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(PatternError, match=r"keep: expected the name of a file of verdicts, .*py is another file"):
         RuleSet([RULES["copy-identity"]]).verify(max_examples=20, keep=file)
     assert file.read_text() == "from gsl import *"
+    with pytest.raises(PatternError, match=r"keep: .* is a folder$"):
+        RuleSet([RULES["copy-identity"]]).verify(max_examples=20, keep=tmp_path)
 
 
 HOSTILE = (
