@@ -123,6 +123,24 @@ def test_what_an_exported_program_can_not_hold() -> None:
         assert new.text() == wl.text()
 
 
+@FORMS
+@pytest.mark.parametrize(("function", "attrs"), [
+    (aten.relu_.default, {}), (torch.relu_, {}), (torch.Tensor.relu_, {}), (F.silu, {"inplace": True}),
+])  # fmt: skip
+def test_a_call_that_writes_to_its_operands_is_not_made(function: Any, attrs: dict[str, Any], form: str) -> None:
+    """The product is read once more behind it."""
+
+    def forward(net: Any, a: torch.Tensor) -> Any:
+        product = a * -2.0
+        return torch.sigmoid(product), product + 1.0
+
+    wl = workload(net(forward), (MATRIX,), form)
+    new = Subst(op.Sigmoid(x), pat.Call(function, x, **attrs))(wl)
+    assert not new.trace.firings
+    assert "can't be written" in new.trace.refused[0].reason
+    assert new.text() == wl.text()
+
+
 @pytest.mark.sweep(3)
 @FORMS
 @pytest.mark.parametrize(("call", "named"), [

@@ -300,8 +300,17 @@ def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialec
 
 def _check_spelled(dialect: Dialect, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
     """Raise an error if a new call can't be written in a graph of that dialect."""
-    if not isinstance(op, (Subgraph, type)):
-        spelled(op, tuple(map(stand_in, operands)), attrs, dialect)
+    if isinstance(op, (Subgraph, type)):
+        return
+    spelled(op, tuple(map(stand_in, operands)), attrs, dialect)
+    if not isinstance(op, str) and _writes(op, operands, attrs):
+        raise FrontEndError("it writes to its operands, which others may read: call the one that returns a new tensor")
+
+
+def _writes(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> bool:
+    """True for the call of a function that changes one of its operands."""
+    is_mutable = isinstance(op, OpOverload) and op._schema.is_mutable
+    return is_mutable or bool(effects.mutated(op, operands, attrs))
 
 
 def in_functions(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
