@@ -73,6 +73,13 @@ def test_a_module_of_another_result_is_refused() -> None:
     assert "but its replacement" in str(after.trace.refused[0])
 
 
+def test_a_module_that_writes_to_its_operand_is_refused() -> None:
+    for target in (pat.Module(lambda match: nn.ReLU(inplace=True), CONV), pat.Call(nn.ReLU, CONV, inplace=True)):
+        after = Subst(op.ReLU(CONV), target, name="in place")(traced())
+        assert not after.trace.firings
+        assert "it writes to its operands" in str(after.trace.refused[0])
+
+
 def test_what_is_no_module_is_an_error() -> None:
     before = traced()
     with pytest.raises(RewriteError, match=r"fuse .*returned 3 of type int, expected an nn.Module"):

@@ -300,15 +300,18 @@ def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialec
 
 def _check_spelled(dialect: Dialect, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
     """Raise an error if a new call can't be written in a graph of that dialect."""
-    if isinstance(op, (Subgraph, type)):
+    if isinstance(op, Subgraph):
         return
-    spelled(op, tuple(map(stand_in, operands)), attrs, dialect)
+    if not isinstance(op, type):
+        spelled(op, tuple(map(stand_in, operands)), attrs, dialect)
     if not isinstance(op, str) and _writes(op, operands, attrs):
         raise FrontEndError("it writes to its operands, which others may read: call the one that returns a new tensor")
 
 
 def _writes(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> bool:
-    """True for the call of a function that changes one of its operands."""
+    """True for the call of a function or a module that changes one of its operands."""
+    if isinstance(op, type):
+        return getattr(attrs.get("module"), "inplace", attrs.get("inplace")) is True
     is_mutable = isinstance(op, OpOverload) and op._schema.is_mutable
     return is_mutable or bool(effects.mutated(op, operands, attrs))
 
