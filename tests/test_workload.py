@@ -496,6 +496,13 @@ def test_a_picture_is_written(drawn: Workload, tmp_path: Path, suffix: str, magi
     assert (tmp_path / f"net{suffix}").read_bytes().startswith(magic)
 
 
+def test_a_drawing_is_written_where_a_link_leads(drawn: Workload, tmp_path: Path) -> None:
+    (tmp_path / "link.dot").symlink_to(tmp_path / "net.dot")
+    drawn.visualize(tmp_path / "link.dot")
+    assert (tmp_path / "link.dot").is_symlink()
+    assert (tmp_path / "net.dot").read_text().startswith("digraph")
+
+
 def test_a_drawing_in_a_folder_that_is_not_there(drawn: Workload, tmp_path: Path) -> None:
     with pytest.raises(WorkloadError, match=r"can't write a drawing: there is no folder .*/none$"):
         drawn.visualize(tmp_path / "none" / "net.dot")

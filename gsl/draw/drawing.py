@@ -127,10 +127,11 @@ class Drawing:
         if reason is not None:
             raise WorkloadError(f"can't write a drawing: {reason}")
         data = self._data(format)
-        with tempfile.TemporaryDirectory(prefix=".gsl-", dir=path.parent) as folder:
-            made = Path(folder) / path.name
+        real = path.resolve()  # what a link leads to is replaced, not the link
+        with tempfile.TemporaryDirectory(prefix=".gsl-", dir=real.parent) as folder:
+            made = Path(folder) / real.name
             made.write_bytes(data)
-            os.replace(made, path)
+            os.replace(made, real)
         return path
 
     def _data(self, format: str) -> bytes:
