@@ -85,6 +85,12 @@ def test_constructs(source: Pattern, expected: list[tuple[str, ...]]) -> None:
     assert names(graph(layers), source) == expected
 
 
+def test_a_negation_is_about_nodes_that_are_bound_too() -> None:
+    view = graph(lambda b: b.call("subtract", tanh := b.call("tanh", b.input("x", 4)), tanh))
+    assert names(view, op.Subtract(op.Tanh(w), pat.Wildcard())) == [("subtract",)]
+    assert names(view, op.Subtract(op.Tanh(w), ~op.Tanh(v))) == []
+
+
 def test_an_alternative_is_chosen_anew_when_the_rest_fails() -> None:
     shared = pat.Wildcard()
     inner = op.ReLU(shared) | op.ReLU(op.Tanh(shared))
@@ -112,6 +118,22 @@ def test_fields_of_a_tuple(index: int | None, expected: int) -> None:
         return [b.get(both, 0), b.get(both, 1)]
 
     assert len(names(graph(make), pat.GetItem(pat.Wildcard(), index))) == expected
+
+
+def test_a_field_from_the_end_of_a_tuple_without_a_type() -> None:
+    def make(b: Builder) -> Node:
+        both = b.tuple(b.input("x", 4), b.input("y", 4))
+        field, both.type = b.get(both, 1), None
+        return field
+
+    assert names(graph(make), pat.GetItem(pat.Wildcard(), 1)) == [("get",)]
+    assert names(graph(make), pat.GetItem(pat.Wildcard(), -1)) == []
+
+
+def test_a_template_has_no_segments() -> None:
+    joined = op.Concatenate(fields := pat.Tuple(pat.Segment(), w), axis=0)
+    with pytest.raises(PatternError, match="is a template, so it can't have segments"):
+        Plan([op.Concatenate(pat.Variadic(joined, templates=[joined, fields]), axis=0)])
 
 
 def test_alternatives_that_share_an_operand() -> None:
@@ -153,6 +175,7 @@ def test_an_output_that_only_one_alternative_holds() -> None:
         ([1.0, 2.0], tensor([1.0, 3.0]), False),
         ([1.0], tensor([1.0, 1.0]), False),
         (0.1, full((2,), 0.1, "float16"), True),
+        (2j, full((2,), 2.0), False),
         (None, full((2,), 1.0), True),
         (None, 3, True),
     ],

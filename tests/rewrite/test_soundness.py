@@ -237,6 +237,15 @@ def test_the_second_rule_sees_what_the_first_made() -> None:
     assert ops(again) == ["reshape", "exp", "reshape", "tanh"]
 
 
+def test_a_negation_sees_what_was_rewritten_in_the_same_pass() -> None:
+    view = graph(lambda b: b.call("exp", b.call("nn.relu", b.input("x", 4))))
+    other = ~op.Tanh(y)
+    first = Subst(op.ReLU(x), op.Tanh(x), name="first", priority=1)
+    second = Subst(op.Exp(other), op.Sqrt(other), name="second")
+    assert ops(rewritten(RuleSet([first, second]), view, numbers=False)[0]) == ["tanh", "exp"]
+    assert ops(rewritten(second, view, numbers=False)[0]) == ["nn.relu", "sqrt"]
+
+
 def test_leaves_and_operators_that_coincide() -> None:
     view = graph(lambda b: b.call("add", b.input("a", 4), b.nodes[0]))
     assert rewritten(Subst(x + y, y + x, name="swap"), view)[1].count() == 1
@@ -260,6 +269,87 @@ def test_an_ill_formed_call_is_refused() -> None:
     view = graph(lambda b: b.call("nn.relu", b.input("x", 4, 2)))
     _, trace = rewritten(Subst(op.ReLU(x), op.Matmul(x, x), name="product"), view)
     assert reasons(trace)[0].startswith("the new matmul is not well-formed: ")
+
+
+def fan(b: Builder) -> list[Node]:
+    data = b.input("x", 4)
+    return [b.call(name, data) for name in ("nn.relu", "tanh", "exp")]
+
+
+relu, tanh, exp = op.ReLU(x), op.Tanh(x), op.Exp(x)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "left"),
+    [
+        ([relu, tanh], [tanh, op.Sigmoid(x)], None),
+        ([relu, tanh], [tanh, relu], None),
+        ([relu, tanh], [tanh, tanh], ["tanh", "tanh", "exp"]),
+        ([relu, tanh, exp], [tanh, tanh, op.Sqrt(x)], ["tanh", "tanh", "sqrt"]),
+    ],
+)
+def test_an_output_in_the_place_of_another_one_stays_itself(sources: Any, targets: Any, left: list[str] | None) -> None:
+    new, trace = rewritten(Subst(sources, targets, name="r"), graph(fan), numbers=False)
+    refused = [] if left else ["%tanh would replace %relu, but is itself replaced"]
+    assert reasons(trace) == refused
+    assert [node.op for node in new.outputs] == (left or ["nn.relu", "tanh", "exp"])
+
+
+def behind_exp(*others: Any) -> Any:
+    """A leaky_relu that changes nothing, of an exp, with other calls of the exp that are returned, too."""
+
+    def make(b: Builder) -> list[Node]:
+        data = b.call("exp", b.input("x", 4))
+        return [b.call("nn.leaky_relu", data, alpha=1.0), *[other(b, data) for other in others]]
+
+    return make
+
+
+SAME = Subst(op.LeakyReLU(x, alpha=1.0), x, name="same")
+ONE = Subst([relu, tanh], [both := op.Exp(x), both], name="one")
+
+
+@pytest.mark.parametrize(
+    ("rule", "make", "with_what"),
+    [
+        (SAME, lambda b: b.call("nn.leaky_relu", b.input("x", 4), alpha=1.0), "%leaky_relu %x"),
+        (SAME, lambda b: b.call("nn.leaky_relu", b.param("w", 4), alpha=1.0), "%leaky_relu %w"),
+        (SAME, lambda b: b.call("tanh", b.call("nn.leaky_relu", b.input("x", 4), alpha=1.0)), None),
+        (SAME, behind_exp(), None),
+        (SAME, behind_exp(lambda b, data: b.call("tanh", data)), None),
+        (SAME, behind_exp(lambda b, data: data), "%leaky_relu %exp"),
+        (SAME, behind_exp(lambda b, data: b.call("reshape", data, newshape=(2, 2))), "%leaky_relu %exp"),
+        (ONE, lambda b: fan(b)[:2], "%tanh %relu"),
+        (ONE, lambda b: [(made := fan(b))[0], b.call("reshape", made[1], newshape=(2, 2))], "%tanh %relu"),
+        (ONE, lambda b: [(made := fan(b))[0], b.call("sqrt", made[1])], None),
+        (ONE, lambda b: [(made := fan(b))[1], b.call("sqrt", made[0])], None),
+    ],
+)
+def test_outputs_of_which_memory_counts_get_no_memory_in_common(rule: Subst, make: Any, with_what: str | None) -> None:
+    view = graph(make)
+    view.shares = lambda node, operand: True
+    _, trace = rewritten(rule, view, numbers=False)
+    old, _, other = (with_what or "").partition(" ")
+    text = f"{old} is returned, where it may be changed in place, so it must not share memory with {other}"
+    assert reasons(trace) == ([text] if with_what else [])
+    assert trace.count() == (0 if with_what else 1)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_an_exchange_between_processes_is_replaced_and_none_is_passed(beside: bool) -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        exchanged = b.call("tanh", data, effect=Effect.EXCHANGES)
+        if beside:
+            b.call("cos", data, effect=Effect.EXCHANGES)
+        return [b.call("nn.relu", exchanged), b.call("exp", exchanged)]
+
+    rule = Subst([op.ReLU(tanh), op.Exp(tanh)], [op.Sigmoid(x), op.Sqrt(x)], name="r")
+    new, trace = rewritten(rule, graph(make), numbers=False)
+    assert ops(new) == (["tanh", "cos", "nn.relu", "exp"] if beside else ["sigmoid", "sqrt"])
+    assert reasons(trace) == [
+        "%cos has an effect (exchanges) and stands between the matched nodes, which would be moved across it"
+    ][: trace.count() == 0]
 
 
 def test_an_untyped_graph_warns_once() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, attr_eq, dup, fork_to, is_const, is_op, op, pat, wildcard
+from gsl import RuleSet, Subst, attr_eq, dup, fork_to, is_const, is_op, op, pat, wildcard
 from gsl.graph import Graph, Node
 from gsl.match import Match, MatchSearch
 from gsl.pat import Pattern
@@ -49,6 +49,22 @@ def test_what_a_match_tells_of_a_sequence_and_a_chain() -> None:
     assert match[chain].name == "relu_2"
     assert [node.name for node in match.chain(chain)] == ["relu", "relu_1", "relu_2"]
     assert {node.name for node in match.inner} == {"exp", "relu", "relu_1", "relu_2", "tanh"}
+
+
+def test_chains_above_rare_operators_are_found_by_a_set_of_rules() -> None:
+    """Many rules are looked up by the operators around: the user of what a chain is above is its first node."""
+    rare = ["tanh", "sigmoid", "nn.relu", "sqrt"]
+
+    def make(b: Builder) -> list[Node]:
+        ends = [b.call(name, b.input(f"x{number}", 4)) for number, name in enumerate(rare)]
+        for _ in range(3):
+            ends = [b.call("log", b.call("exp", end)) for end in ends]
+        return ends
+
+    rules = [finding(is_op(name) > pat.Repeat(is_op("exp") >> is_op("log")), name=name) for name in rare]
+    found = [match.outputs[0].name for _, match in RuleSet(rules).match(graph(make))]
+    assert sorted(found) == sorted(m.outputs[0].name for rule in rules for m in rule.match(graph(make)))
+    assert len(found) == 3 * len(rare)
 
 
 def test_attributes_of_a_chain() -> None:
