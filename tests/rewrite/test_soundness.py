@@ -375,6 +375,33 @@ def test_a_dropped_attribute_warns_and_is_refused_where_it_matters() -> None:
         Subst(op.Tanh(leaky), leaky.like(op.Tanh(x)))
 
 
+def test_a_dropped_attribute_is_looked_at_in_each_match() -> None:
+    """What is known of the first new call does not hide that the second one would lose something."""
+    with pytest.warns(DroppedAttributeWarning):
+        rule = Subst(op.Tanh(op.LeakyReLU(x)), op.LeakyReLU(op.Tanh(x)))
+    sides = [(f"x{number}", alpha) for number, alpha in enumerate((0.01, 0.5))]
+    view = graph(lambda b: [b.call("tanh", b.call("nn.leaky_relu", b.input(n, 4), alpha=a)) for n, a in sides])
+    new, trace = rewritten(rule, view, numbers=False)
+    assert [node.op for node in new.outputs] == ["nn.leaky_relu", "tanh"]
+    assert ["does not mention 'alpha'" in reason for reason in reasons(trace)] == [True]
+
+
+def test_a_number_is_no_tensor_without_dimensions() -> None:
+    c = pat.Const()
+    literals = [np.array(2.0, np.float32), 2.0]
+    view = graph(lambda b: [b.call("negative", b.const(literal)) for literal in literals])
+    _, trace = rewritten(Subst(op.Negative(c), op.Exp(c), name="r"), view, numbers=False)
+    assert [str(firing) for firing in trace.firings] == ["r: %negative -> %exp"]
+    assert reasons(trace) == ["the new exp takes a tensor, but got only numbers: write pat.Const(…, dtype=…)"]
+
+
+def test_a_number_becomes_another_number() -> None:
+    view = graph(lambda b: b.call("multiply", b.input("x", 4), 2.0))
+    new, _ = rewritten(Subst(pat.Const(2.0), pat.Const(3.0), name="r"), view, numbers=False)
+    assert ops(new) == ["multiply"]
+    assert new.outputs[0].operands[1].attrs == {"value": 3.0}
+
+
 # Failures are atomic.
 
 
