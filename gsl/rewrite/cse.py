@@ -59,7 +59,7 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
     values: dict[Node, Hashable] = {}
     keys: dict[int, Hashable] = {}
     for node in graph.nodes:
-        if node.op in (PARAM, CONST) and node not in unsteady:
+        if node.op in (PARAM, CONST):
             values[node] = frozen(node.attrs)
         if node.effect is Effect.OTHER:
             found.clear()

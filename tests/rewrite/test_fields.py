@@ -9,6 +9,9 @@ import torch
 from torch import nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.graph import Node
+from tests.helpers.graphs import Builder, graph
+from tests.rewrite.checks import ops, rewritten
 
 a, b, x = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
 UNWRAP = Subst(
@@ -45,6 +48,20 @@ def test_rules_fire_until_none_fires(way: str, order: int) -> None:
     assert rules(new, iterative=True).trace.summary() == {}
     assert new.op_counts() == {"multiply": 1, "add": 1}
     old.compare(new).check()
+
+
+def test_a_field_of_a_tuple_of_the_program_that_replaced_another_one() -> None:
+    def make(b: Builder) -> Node:
+        left, right = b.input("l", 4), b.input("r", 4)
+        halves = b.call("split", b.call("concatenate", b.tuple(left, right), axis=0), indices_or_sections=2, axis=0)
+        return b.call("add", b.get(halves, 0), left)
+
+    both = pat.Tuple(x, a)
+    split = op.Split(op.Concatenate(both, axis=0), indices_or_sections=2, axis=0)
+    unwrap = Subst(split, both, where=x.shape == a.shape, name="unwrap")
+    new, trace = rewritten(RuleSet([unwrap, TWICE]), graph(make), iterative=True)
+    assert trace.summary() == {"unwrap": 1, "twice": 1}
+    assert ops(new) == ["multiply"]
 
 
 def nested_splits() -> Subst:

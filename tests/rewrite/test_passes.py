@@ -14,7 +14,7 @@ from gsl.graph import INPUT, PARAM, Graph, Node, TensorType
 from gsl.match import index, plan
 from gsl.rewrite.passes import RulePass
 from gsl.rewrite.trace import Trace
-from tests.helpers.graphs import infer_type
+from tests.helpers.graphs import Builder, graph, infer_type
 
 KIND = TensorType((4,), "float32")
 UNARY = ("nn.relu", "tanh", "exp", "negative", "abs", "sqrt", "sin", "cos", "erf", "log", "rsqrt", "sigmoid")
@@ -133,6 +133,19 @@ def test_a_rule_sees_what_it_laid_bare_itself() -> None:
     alone = [firing.at for firing in made(chain(*names), [gone]).trace.firings]
     assert len(alone) == 4
     assert [firing.at for firing in made(chain(*names), [gone, *SPARE]).trace.firings] == alone
+
+
+def test_what_a_rule_laid_bare_itself_is_tried_behind_what_is_refused() -> None:
+    def make(b: Builder) -> list[Node]:
+        first, second = b.input("x", 4), b.input("y", 4)
+        bare = b.call("subtract", first, first)
+        refused = b.call("subtract", second, second)
+        return [refused, b.call("subtract", bare, first)]
+
+    rule = Subst(x - x, x, where=lambda match: match[x].name != "y", name="r")
+    trace = made(graph(make), [rule]).trace
+    assert [firing.at for firing in trace.firings] == ["subtract", "subtract_2"]
+    assert len(trace.refused) == 1
 
 
 def test_a_rule_that_starts_below_sees_a_new_user() -> None:
