@@ -92,3 +92,13 @@ def test_a_pattern_that_adds_to_a_product_gets_a_hint() -> None:
     assert "hint: a vector that is added along the last axis of a product is a bias, op.BiasAdd" in str(explained)
     assert "hint" not in str(rule.explain(loaded("exported", OTHERS["another rank"])))
     assert "hint" not in str(DOUBLED.explain(loaded("exported", OTHERS["no product"])))
+
+
+def test_a_product_is_no_bias_of_itself() -> None:
+    relu = op.ReLU(dense := op.Dense(x, b))
+    again = dense.like(x, b)
+    linear, value = nn.Linear(4, 4, bias=False), torch.ones(4)
+    old = Workload.from_torch(nn.Sequential(linear, nn.ReLU()).eval(), (value,))
+    new = Subst(relu, op.BiasAdd(again, again, axis=-1), name="twice")(old)
+    assert new.op_counts() == {"nn.dense": 1, "add": 1}
+    torch.testing.assert_close(new(value), 2 * linear(value))

@@ -56,6 +56,26 @@ def check(function: Callable[..., Any], rule: Subst, expected: list[str], *input
 SILU = Subst(x * op.Sigmoid(x), op.SiLU(x), name="silu")
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("nn.relu", ["a = a()", "b = b()", "sigmoid = sigmoid(a,)", "tanh = tanh(b,)", "add = add(sigmoid, tanh)"]),
+        ("tanh", ["a = a()", "relu = relu(a,)", "b = b()", "sigmoid = sigmoid(b,)", "add = add(relu, sigmoid)"]),
+    ],
+)
+def test_an_input_behind_a_call(name: str, expected: list[str]) -> None:
+    graph, inputs = fx.Graph(), (torch.randn(3), torch.randn(3))
+    first = graph.call_function(torch.relu, (graph.placeholder("a"),))
+    second = graph.call_function(torch.tanh, (graph.placeholder("b"),))
+    graph.output(graph.call_function(torch.add, (first, second)))
+    module = fx.GraphModule(nn.Module(), graph)
+    rewrite(module, Subst(pat.Call(name, x), op.Sigmoid(x)), inputs=inputs)
+    assert text(module)[:-1] == expected
+    sides = [torch.sigmoid(value) if each == name else getattr(torch, each.rpartition(".")[2])(value)
+             for each, value in zip(("nn.relu", "tanh"), inputs)]  # fmt: skip
+    torch.testing.assert_close(module(*inputs), sides[0] + sides[1])
+
+
 def test_only_what_changed_is_touched() -> None:
     def function(a: Value) -> Value:
         return torch.relu(a * a.sigmoid() + 1)

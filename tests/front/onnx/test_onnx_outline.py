@@ -30,7 +30,8 @@ MODELS: dict[str, tuple[Any, ...]] = {
                "y = ReduceL2 <keepdims: int = 0> (c, one)",),
     "several results": ("s, t = Split <axis: int = 0> (x) u, v = Split <axis: int = 0> (s, ones) d = Add (u, t) "
                         "i, j = TopK (d, one) y = Add (i, x)", "float[2,3] x, int64[2] ones"),
-    "several results that are not read": ("q, s, z = DynamicQuantizeLinear (x) y = Sqrt (s)", "float[2,3] x", "float[] y"),
+    "several results that are not read": ("q, s, z = DynamicQuantizeLinear (x) y = Sqrt (s)",
+                                          "float[2,3] x", "float[] y"),
 }  # fmt: skip
 INSIDE = {"branches": bodies.BRANCHES, "nested": bodies.NESTED, "loop": bodies.LOOP}
 
