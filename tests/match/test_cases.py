@@ -14,6 +14,7 @@ from gsl.match import Match, MatchSearch, Plan, candidates
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 from tests.helpers.tensors import full, tensor
+from tests.rewrite.checks import rewritten
 
 
 def names(view: Graph, outputs: Any, **options: Any) -> list[tuple[str, ...]]:
@@ -134,6 +135,39 @@ def test_a_template_has_no_segments() -> None:
     joined = op.Concatenate(fields := pat.Tuple(pat.Segment(), w), axis=0)
     with pytest.raises(PatternError, match="is a template, so it can't have segments"):
         Plan([op.Concatenate(pat.Variadic(joined, templates=[joined, fields]), axis=0)])
+
+
+def first_part(value: Any, length: int) -> Any:
+    return value[:length]
+
+
+@pytest.mark.parametrize("calls", [1, 200])  # of 200, most are tried by the function that is printed
+def test_an_attribute_with_the_name_of_a_count(calls: int) -> None:
+    """Of a variadic, ``length`` is the number of instances; of a call, it is an attribute like any other."""
+    view = graph(lambda b: [b.call(first_part, b.input(f"x{i}", 4), length=2 + i % 2) for i in range(calls)])
+    call = pat.Call(first_part, w)
+    long = Subst(call, op.LeakyReLU(w, alpha=call.length * 1.0), where=call.length == 2)
+    new, trace = rewritten(long, view, numbers=False)
+    assert trace.count() == (calls + 1) // 2
+    assert {node.attrs.get("alpha") for node in new.outputs[::2]} == {2.0}
+
+
+@pytest.mark.parametrize("calls", [1, 200])
+def test_attributes_are_those_of_the_operator_and_no_others(calls: int) -> None:
+    view = graph(lambda b: [b.call("nn.relu", b.input(f"x{number}", 4)) for number in range(calls)])
+    call = pat.Call(pat.AnyOp(), w)
+    assert len(names(view, call, where=call.ndim >= 0)) == calls
+    assert names(view, call, where=call.index >= 0) == []  # which the nodes of a view have
+
+
+def test_nodes_that_may_be_skipped_stand_between_a_tuple_and_its_fields_too() -> None:
+    def make(b: Builder) -> Node:
+        left = b.call("transpose", b.call("nn.relu", b.input("x", 4, 4)), axes=(1, 0))
+        return b.call("concatenate", b.tuple(left, b.call("tanh", b.input("y", 4, 4))), axis=0)
+
+    joined = op.Concatenate(pat.Tuple(op.ReLU(w), op.Tanh(v)), axis=0)
+    assert names(graph(make), joined, fuzzy=("transpose",)) == [("concatenate",)]
+    assert names(graph(make), joined) == []
 
 
 def test_alternatives_that_share_an_operand() -> None:
