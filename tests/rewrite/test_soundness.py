@@ -10,7 +10,8 @@ import pytest
 
 from gsl import RuleSet, Subst, op, pat
 from gsl.errors import DroppedAttributeWarning, RewriteError, UntypedWarning
-from gsl.graph import Effect, Graph, Node
+from gsl.graph import Effect, Graph, Node, TensorType, TupleType
+from gsl.graph.types import unknown_size
 from gsl.rewrite import Trace
 from tests.helpers.graphs import Builder, graph
 from tests.rewrite.checks import ops, rewritten
@@ -362,6 +363,49 @@ def test_an_untyped_graph_warns_once() -> None:
         new, _ = Subst(op.Tanh(op.ReLU(x)), op.Tanh(x)).apply(graph(make))
     assert len(caught) == 1
     assert ops(new) == ["tanh"]
+
+
+U = unknown_size()
+
+
+@pytest.mark.parametrize(
+    ("found", "what"),
+    [
+        (TensorType((U, 2), "float32"), "shape"),
+        (TensorType((U, U), "float32"), "shape"),
+        (None, "type"),
+        (TensorType((U, 3), "float32"), None),
+        (TensorType((U,), "float32"), None),
+        (TensorType((U, 2), "float16"), None),
+        (TupleType((TensorType((U, 2), "float32"),)), None),
+    ],
+)
+def test_a_size_that_is_not_known_is_told_and_all_else_is_compared(found: Any, what: str | None) -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4, 2)))
+    view.infer = lambda op, operands, attrs: found
+    rule = Subst(op.ReLU(x), op.Sigmoid(x), name="r")
+    if what is None:
+        new, trace = rule.apply(view)
+        assert "but its replacement" in reasons(trace)[0]
+        assert ops(new) == ["nn.relu"]
+        return
+    with pytest.warns(UntypedWarning, match=f"the {what} of sigmoid does not follow from its operands, so it was not"):
+        new, trace = rule.apply(view)
+    assert ops(new) == ["sigmoid"]
+    assert what == "type" or new.outputs[0].type == view.outputs[0].type
+
+
+def test_an_output_that_stays_needs_no_type() -> None:
+    def make(b: Builder) -> list[Node]:
+        nodes = fan(b)[:2]
+        nodes[0].type = None
+        return nodes
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        new, trace = Subst([relu, tanh], [relu, op.Sigmoid(x)], name="r").apply(graph(make))
+    assert trace.count() == 1
+    assert [node.op for node in new.outputs] == ["nn.relu", "sigmoid"]
 
 
 def test_a_dropped_attribute_warns_and_is_refused_where_it_matters() -> None:
