@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any, TypeGuard
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Attribute, Each, Literal
+from gsl.attr.ast import Ast, Each, Literal
 from gsl.attr.expr import to_condition
 from gsl.errors import PatternError, PatternTypeError, located
 from gsl.graph import INPUT, PARAM, TUPLE, Graph, Node, Origin
@@ -191,8 +191,9 @@ class Target:
                 for node in bound
             ]
         else:
-            without = () if self._reads_values else (INPUT, PARAM)
-            read = [part for node in bound for part in (node.op, id(node.type), node.op in without or id(node.attrs))]
+            # No expression reads the value of an input or a weight.
+            leaves = (INPUT, PARAM)
+            read = [part for node in bound for part in (node.op, id(node.type), node.op in leaves or id(node.attrs))]
         key = (self, *place, *read, links)
         recipe: TargetRecipe | None = graph.formed.get(key)
         if recipe is not None and len({*bound}) == len(bound):
@@ -221,13 +222,6 @@ class Target:
     def _is_fixed_group(self) -> bool:
         """True for a group whose attributes are written out."""
         return _is_fused(self.outputs) and all(isinstance(node, Literal) for node in self.outputs[0].attrs.values())
-
-    @cached_property
-    def _reads_values(self) -> bool:
-        """True if an expression reads the value of a node, as that of a weight."""
-        new = _unmatched(self.outputs, set(self.plan.known))
-        read = [part for pattern in new for node in pattern.expressions() for part in parts(node)]
-        return any(isinstance(part, Attribute) and part.name == "value" for part in read)
 
     def _known_calls(self, rule: str) -> KnownCalls | None:
         """The calls that need not be built step by step at every match, if the target has no others."""

@@ -8,7 +8,8 @@ import pytest
 
 from gsl import Subst, attr, op, pat
 from gsl.errors import PatternError
-from gsl.graph import Graph, Node
+from gsl.graph import Graph, Node, TensorType
+from gsl.graph.subgraph import Subgraph
 from tests.helpers.graphs import Builder, graph
 from tests.helpers.tensors import full
 from tests.rewrite.checks import ops, rewritten
@@ -212,3 +213,39 @@ def test_a_deep_target() -> None:
     view = graph(lambda b: b.call("tanh", b.input("x", 4)))
     new, _ = rewritten(Subst(op.Tanh(x), deep, name="deep"), view, numbers=False)
     assert len(ops(new)) == 3000
+
+
+KIND = TensorType((4,), "float32")
+ALPHAS = (0.125, 0.25, 0.125, 0.5)
+
+
+def leakies(*above: str) -> Graph:
+    """Calls of leaky_relu that differ in an attribute alone, with others above: their types are one object."""
+
+    def make(b: Builder) -> list[Node]:
+        outputs = []
+        for number, alpha in enumerate(ALPHAS):
+            outputs.append(b.call("nn.leaky_relu", b.input(f"x{number}", 4), alpha=alpha))
+            for name in above:
+                outputs[-1] = b.call(name, outputs[-1])
+        return outputs
+
+    view = graph(make)
+    view.shares_bodies = True
+    for node in view:
+        node.type = KIND
+    return view
+
+
+def test_what_a_target_became_is_made_again_only_for_equal_attributes() -> None:
+    rule = Subst(leaky, op.LeakyReLU(x, alpha=leaky.alpha * 2.0), name="twice")
+    new, _ = rewritten(rule, leakies(), numbers=False)
+    assert [node.attrs["alpha"] for node in new.outputs] == [2 * alpha for alpha in ALPHAS]
+
+
+def test_a_group_is_made_again_only_for_equal_attributes() -> None:
+    new, _ = rewritten(Subst(op.Tanh(leaky), pat.Fused("both"), name="group"), leakies("tanh"), numbers=False)
+    bodies = [node.op.body.nodes for node in new.outputs if isinstance(node.op, Subgraph)]
+    assert [[node.attrs["alpha"] for node in body if node.op == "nn.leaky_relu"] for body in bodies] == [
+        [alpha] for alpha in ALPHAS
+    ]
