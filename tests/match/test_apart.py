@@ -138,6 +138,19 @@ def test_several_calls_in_an_instance() -> None:
     assert names(view, group) == [("relu", "relu_1", "relu_2")]
 
 
+def test_a_first_instance_of_another_operator() -> None:
+    x0, x = pat.Wildcard(), pat.Wildcard()
+    first, call = op.ReLU(x0), op.Tanh(x)
+    group = pat.Variadic(call, [call, x], [first, x0], min_len=2)
+
+    def found(*ops: str) -> list[tuple[str, ...]]:
+        return names(graph(lambda b: [b.call(name, data) for name, data in zip(ops, inputs(b, 3))]), group)
+
+    assert found("nn.relu", "tanh", "tanh") == [("relu", "tanh", "tanh_1")]
+    assert found("tanh", "nn.relu", "tanh") == [("relu", "tanh_1")]
+    assert found("tanh", "tanh", "nn.relu") == []
+
+
 def test_any_operators_of_a_class() -> None:
     x, f = pat.Wildcard(), pat.OpWithTrait("element_wise")
     call = pat.Call(f, x)

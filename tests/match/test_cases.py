@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, attr, op, pat
+from gsl import Subst, attr, attr_eq, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node
 from gsl.match import Match, MatchSearch, Plan, candidates
@@ -150,6 +150,19 @@ def test_an_attribute_with_the_name_of_a_count(calls: int) -> None:
     new, trace = rewritten(long, view, numbers=False)
     assert trace.count() == (calls + 1) // 2
     assert {node.attrs.get("alpha") for node in new.outputs[::2]} == {2.0}
+
+
+@pytest.mark.parametrize(("given", "is_match"), [(2, True), (3, False), (None, False)])
+@pytest.mark.parametrize("names_of", ["length", None])
+def test_equal_attributes_where_a_call_may_lack_one(names_of: str | None, given: int | None, is_match: bool) -> None:
+    def make(b: Builder) -> Node:
+        left = b.call(first_part, b.input("x", 4), length=2)
+        more = {} if given is None else {"length": given}
+        return b.call("add", b.call("exp", left), b.call(first_part, b.input("y", 4), **more))
+
+    left, right = pat.Call(first_part, w), pat.Call(first_part, v)
+    condition = attr_eq(left, right, **({"names": names_of} if names_of else {}))
+    assert bool(names(graph(make), op.Exp(left) + right, where=condition)) is is_match
 
 
 @pytest.mark.parametrize("calls", [1, 200])
