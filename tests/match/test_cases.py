@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -230,6 +231,28 @@ def test_an_output_that_only_one_alternative_holds() -> None:
 def test_literals(wanted: Any, literal: Any, is_match: bool) -> None:
     view = graph(lambda b: b.const(literal))
     assert bool(names(view, pat.Const(wanted))) is is_match
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name", "wanted", "is_match"),
+    [
+        ("float32", "multiply", 1.41421356, True),
+        ("float16", "multiply", 1.41421356, True),
+        ("float32", "multiply", 1.4142, False),
+        ("float64", "multiply", 1.41421356, False),
+        ("float64", "multiply", math.sqrt(2), True),
+        ("float32", "full", 1.41421356, False),
+    ],
+)
+def test_a_float_of_the_graph_that_is_used_in_single_precision(
+    dtype: str, name: str, wanted: float, is_match: bool
+) -> None:
+    def make(b: Builder) -> Node:
+        if name == "full":
+            return b.call("full", math.sqrt(2), shape=(4,), dtype=dtype)
+        return b.call(name, b.input("x", 4, dtype=dtype), math.sqrt(2))
+
+    assert bool(names(graph(make), pat.Const(wanted))) is is_match
 
 
 @pytest.mark.torch

@@ -10,6 +10,7 @@ from gsl import Subst, attr, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Graph, Node, TensorType
 from gsl.graph.subgraph import Subgraph
+from gsl.graph.types import unknown_size
 from tests.helpers.graphs import Builder, graph
 from tests.helpers.tensors import full
 from tests.rewrite.checks import ops, rewritten
@@ -249,3 +250,41 @@ def test_a_group_is_made_again_only_for_equal_attributes() -> None:
     assert [[node.attrs["alpha"] for node in body if node.op == "nn.leaky_relu"] for body in bodies] == [
         [alpha] for alpha in ALPHAS
     ]
+
+
+def test_what_a_target_became_for_one_node_twice_is_not_made_again_for_two() -> None:
+    low = op.LeakyReLU(y)
+    rule = Subst(x - low, op.LeakyReLU(x, alpha=low.alpha * 2.0) + y, name="r")
+
+    def make(b: Builder) -> list[Node]:
+        a, c = b.input("a", 4), b.input("c", 4)
+        pairs = ((a, a), (a, c), (c, a))
+        return [b.call("subtract", left, b.call("nn.leaky_relu", right, alpha=0.25)) for left, right in pairs]
+
+    view, known = graph(make), dict[Any, Any]()
+    for node in view:  # alike calls have one mapping, as those of front ends
+        node.type, node.attrs = KIND, known.setdefault(node.op, node.attrs)
+    new, trace = rewritten(rule, view, numbers=False)
+    assert trace.count() == 3
+    assert [(node.operands[0].operands[0].name, node.operands[1].name) for node in new.outputs] == [
+        ("a", "a"), ("a", "c"), ("c", "a"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("sized", ["deps", "attrs"])
+def test_what_depends_on_sizes_at_run_time_is_no_part_of_a_group(sized: str) -> None:
+    def make(b: Builder) -> Node:
+        size = b.call("abs", b.input("n", 4))
+        low = b.call("nn.leaky_relu", b.input("x", 4), alpha=0.25)
+        if sized == "deps":
+            low.deps = (size,)
+            size.add_user(low)
+        else:
+            low.attrs = {"alpha": unknown_size()}
+        return b.call("tanh", low)
+
+    new, trace = rewritten(Subst(op.Tanh(leaky), pat.Fused("both"), name="group"), graph(make), numbers=False)
+    assert [refused.reason for refused in trace.refused] == [
+        "%leaky_relu depends on sizes that are known at run time only, so it can't be outlined"
+    ]
+    assert new.outputs[0].op == "tanh"
