@@ -353,6 +353,12 @@ def test_an_exchange_between_processes_is_replaced_and_none_is_passed(beside: bo
     ][: trace.count() == 0]
 
 
+def test_an_exchange_below_a_match_stays_when_nothing_uses_it_any_more() -> None:
+    view = graph(lambda b: b.call("subtract", got := b.call("tanh", b.input("x", 4), effect=Effect.EXCHANGES), got))
+    rule = Subst(op.Subtract(x, x), op.Zeros(shape=(4,), dtype="float32"), name="zeros")
+    assert ops(rewritten(rule, view, numbers=False)[0]) == ["tanh", "zeros"]
+
+
 def test_an_untyped_graph_warns_once() -> None:
     def make(b: Builder) -> Node:
         node = b.input("x", 4)

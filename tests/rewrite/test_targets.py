@@ -252,6 +252,33 @@ def test_a_group_is_made_again_only_for_equal_attributes() -> None:
     ]
 
 
+def test_a_call_of_a_class_has_the_operator_of_its_own_match() -> None:
+    """Calls of one size are made often enough to be remembered, and then those of another size come."""
+    names, sizes = ["tanh", "sigmoid", "sigmoid"] * 20, [4] * 57 + [5] * 3
+    calls = list(enumerate(zip(names, sizes)))
+    view = graph(lambda b: [b.call("nn.relu", b.call(each, b.input(f"x{n}", size))) for n, (each, size) in calls])
+    types = {node.type: node.type for node in view}
+    for node in view:
+        node.type = types[node.type]
+    new, trace = rewritten(Subst(op.ReLU(pat.Call(unary, x)), pat.Call(unary, op.ReLU(x)), name="r"), view)
+    assert trace.count() == len(names)
+    assert [node.op for node in new.outputs] == names
+
+
+@pytest.mark.parametrize("target", [
+    op.LeakyReLU(x, alpha=leaky.alpha * 2.0), leaky.like(x, alpha=leaky.alpha * 2.0),
+])  # fmt: skip
+def test_a_call_that_is_remembered_has_the_attributes_of_its_own_match(target: Any) -> None:
+    calls = [(f"x{number}", 4, 0.25) for number in range(57)] + [("y0", 5, 0.125), ("y1", 5, 0.5)]
+    view = graph(lambda b: [b.call("nn.leaky_relu", b.input(name, size), alpha=alpha) for name, size, alpha in calls])
+    types, known = {node.type: node.type for node in view}, dict[Any, Any]()
+    for node in view:
+        node.type = types[node.type]
+        node.attrs = known.setdefault(str(node.attrs), node.attrs)
+    new, _ = rewritten(Subst(leaky, target, name="r"), view, numbers=False)
+    assert [node.attrs["alpha"] for node in new.outputs] == [2 * alpha for _, _, alpha in calls]
+
+
 def test_what_a_target_became_for_one_node_twice_is_not_made_again_for_two() -> None:
     low = op.LeakyReLU(y)
     rule = Subst(x - low, op.LeakyReLU(x, alpha=low.alpha * 2.0) + y, name="r")
