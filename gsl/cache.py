@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ class Store:
 
     def __init__(self, path: Path | None = None) -> None:
         self._recent: dict[str, Any] = {}
-        self._file = _opened(folder() / "costs.sqlite" if path is None else path)
+        self._path = folder() / "costs.sqlite" if path is None else path
+        self._file = _opened(self._path)
 
     def get(self, *key: object) -> Any:
         """The value of a key, ``None`` if it is not known."""
@@ -46,8 +48,8 @@ class Store:
             try:
                 row = self._file.execute("SELECT value FROM known WHERE key = ?", (name,)).fetchone()
                 self._recent[name] = None if row is None else json.loads(row[0])
-            except (sqlite3.Error, ValueError):
-                self._file = None
+            except (sqlite3.Error, ValueError) as error:
+                self._give_up(error)
         return self._recent.get(name)
 
     def put(self, value: Any, *key: object) -> None:
@@ -58,8 +60,15 @@ class Store:
             try:
                 with self._file:
                     self._file.execute("INSERT OR REPLACE INTO known VALUES (?, ?)", (name, json.dumps(value)))
-            except sqlite3.Error:
-                self._file = None
+            except sqlite3.Error as error:
+                self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Go on without the file; a damaged one is begun anew by the next store."""
+        self._file = None
+        if type(error) is sqlite3.DatabaseError:
+            with suppress(OSError):
+                self._path.unlink()
 
 
 def _opened(path: Path) -> sqlite3.Connection | None:
@@ -80,6 +89,7 @@ def _opened(path: Path) -> sqlite3.Connection | None:
 def _connected(path: Path) -> sqlite3.Connection:
     file = sqlite3.connect(path, timeout=_WAIT, check_same_thread=False)
     try:
+        file.execute("PRAGMA synchronous = OFF")  # what a crash of the system loses is measured again
         with file:
             file.execute(_TABLE)
     except sqlite3.Error:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -262,6 +264,34 @@ def test_a_damaged_file_is_begun_anew(tmp_path: Path) -> None:
     store = Store(path)
     store.put(1.5, "a", 1)
     assert Store(path).get("a", 1) == 1.5
+
+
+def test_a_file_that_is_damaged_later_on_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    first = Store(path)
+    for number in range(1000):
+        first.put(number, number)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:8192] + b"\xff" * (len(whole) - 8192))  # its beginning tells that all is well
+    damaged = Store(path)
+    assert None in [damaged.get(number) for number in range(1000)]
+    damaged.put("kept", "here")
+    assert damaged.get("here") == "kept"
+    Store(path).put("kept", "again")
+    assert Store(path).get("again") == "kept"
+
+
+def test_a_value_is_kept_without_waiting_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **kwargs))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
+    Store(tmp_path / "costs.sqlite")
+    assert [file.execute("PRAGMA synchronous").fetchone() for file in opened] == [(0,)]
 
 
 def test_without_a_place_to_write_values_are_kept_in_memory(tmp_path: Path) -> None:
