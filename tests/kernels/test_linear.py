@@ -143,10 +143,10 @@ def test_the_packed_form_lives_as_long_as_the_weight() -> None:
         LINEAR(X, view)
     assert len(entries()) == 1  # one memory, one packed form
     del weight
-    gc.collect()
+    gc.collect(1)
     assert len(entries()) == 1
     del view
-    gc.collect()
+    gc.collect(1)
     assert not entries()
 
 

@@ -81,13 +81,12 @@ def test_a_rewrite_that_fails_leaves_the_workload_as_it_was() -> None:
 
 @pytest.fixture
 def without_collector() -> Iterator[None]:
-    """Python's collector rests, and of what there is already it knows nothing any more."""
-    gc.collect()
-    gc.freeze()
+    """Python's collector rests, and from now on it knows nothing of what there is already."""
+    gc.collect(1)
+    gc.freeze()  # for good: what is thawed is gone through again in each full collection
     gc.disable()
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 def nodes() -> int:
