@@ -7,7 +7,7 @@ is kept apart, in :mod:`gsl.attr.expr`; evaluation in :mod:`gsl.attr.evaluate`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from gsl.attr.text import listed, render, short
@@ -42,7 +42,8 @@ class Ast:
         return self.children()
 
     def _fields(self) -> Iterator[Any]:
-        return (getattr(self, spec.name) for spec in fields(self) if spec.init)
+        names: tuple[str, ...] = self.__match_args__
+        return (getattr(self, name) for name in names)
 
     def parts(self) -> Iterator[Any]:
         """The text of the expression in parts, see :mod:`gsl.attr.text`."""
@@ -72,7 +73,7 @@ class Ast:
         return True
 
     def __hash__(self) -> int:
-        return hash((type(self), self._head()))
+        return hash((type(self), self.depth, self._head()))
 
     def __copy__(self) -> Ast:
         return self

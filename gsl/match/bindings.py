@@ -142,7 +142,7 @@ class MatchScope:
         self.path = path
 
     def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
-        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
+        if name == "length" and isinstance(pattern, (Variadic, Repeat)):
             return self.bindings.count(pattern, self.path)
         return read(self.bindings.node(pattern, self.path, symbols), name)
 

@@ -36,6 +36,11 @@ class Demand:
     exact: bool = True
     """False for the value of an attribute as the user wrote it, which need not be in canonical form."""
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of the attributes that it reads."""
+        return _names(Identity(self.test))
+
 
 _ABSENT: Any = object()
 _Question = Callable[[Ast, AttrScope, dict[Symbol, Any]], Any]
@@ -53,7 +58,7 @@ class _RecordingScope(MatchScope):
         """The reading that failed."""
 
     def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
-        if isinstance(pattern, (Variadic, Repeat)) and name == "length":
+        if name == "length" and isinstance(pattern, (Variadic, Repeat)):
             return self.bindings.count(pattern, self.path)
         draft: Any = self.bindings.node(pattern, self.path, symbols)
         value = draft.attrs.get(name, _ABSENT)
@@ -267,11 +272,11 @@ class Demands:
 
     def reads(self, draft: NodeDraft, name: str) -> bool:
         """True if a condition on a draft reads such an attribute."""
-        return any(name in _names(Identity(fact.test)) for fact in self.about.get(draft, ()))
+        return any(name in fact.names for fact in self.about.get(draft, ()))
 
     def numbers(self, draft: NodeDraft, name: str) -> list[Any]:
         """The numbers beside an attribute in the conditions on a draft."""
-        reading = (fact for fact in self.about.get(draft, ()) if name in _names(Identity(fact.test)))
+        reading = (fact for fact in self.about.get(draft, ()) if name in fact.names)
         return list(dict.fromkeys(number for fact in reading for number in _numbers(Identity(fact.test))))
 
     @property
@@ -302,8 +307,8 @@ class Demands:
         Those that do not read the attribute are asked once, with the first value.
         """
         about = self.about.get(draft, ())
-        reading = [fact for fact in about if name in _names(Identity(fact.test))]
-        others = [fact for fact in about if name not in _names(Identity(fact.test))]
+        reading = [fact for fact in about if name in fact.names]
+        others = [fact for fact in about if name not in fact.names]
         known: list[bool] = []
 
         def holds() -> bool:
