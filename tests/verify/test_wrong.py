@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,11 +46,13 @@ def test_it_is_refuted(name: str, verdicts: dict[str, Verdict]) -> None:
     # Smaller than what the first failing instance tends to be: dimensions of 1 and 2 mostly, hardly a node too many.
     assert len(example.before.nodes) <= 6
     assert all(size <= 4 for node in example.before.nodes for size in node.shape or ())
-    for text in (str(found), found._repr_html_()):
+    told = replace(found, missing=None)  # a condition takes long to find, and others look at it
+    for text in (str(told), told._repr_html_()):
         assert "before" in text
         assert "after" in text
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_the_program_shows_the_difference(name: str, verdicts: dict[str, Verdict]) -> None:
     program = verdict(name, verdicts).counterexample.code
@@ -87,7 +90,7 @@ def test_a_condition_is_looked_for_when_it_is_asked_for() -> None:
     assert len(compared) == asked
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_the_missing_condition_is_suggested(name: str, verdicts: dict[str, Verdict]) -> None:
     found = verdict(name, verdicts)
