@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if tiers.chosen == "quick":
         tiers.without_frameworks()
     hurry.find_modules()
+    hurry.draw_once()
     gc.disable()  # what is imported stays, and Python's collector would go through it again and again
 
 

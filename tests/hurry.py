@@ -11,6 +11,7 @@
 * ``run_decompositions`` of torch goes through all operators there are, many times in one call; it is enough to do so
   when there are new ones.
 * TVM's script and torch's operators ask Python for the modules of frames.
+* hypothesis has Python's collector go through all objects when it draws for the first time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from collections.abc import Callable
 from functools import cache, partial
 from types import ModuleType
 from typing import Any, Final
+
+from hypothesis.internal.entropy import deterministic_PRNG
 
 QUICKLY: Final = {"kind": "llvm", "opt-level": 0}
 """The target of programs that run once."""
@@ -43,6 +46,12 @@ def find_modules() -> None:
         return known or search(value, file)
 
     inspect.getmodule = getmodule
+
+
+def draw_once() -> None:
+    """Have hypothesis draw while there are few objects."""
+    with deterministic_PRNG():
+        pass
 
 
 def _relax(module: Any) -> None:
