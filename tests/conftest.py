@@ -97,3 +97,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     del os.environ["GSL_CACHE"]
     if before is not None:
         os.environ["GSL_CACHE"] = before
+
+
+@pytest.fixture
+def own_recursion_limit() -> Iterator[None]:
+    """Python's own limit, which tinygrad raises for the process that imports it."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(1000)
+    yield
+    sys.setrecursionlimit(before)

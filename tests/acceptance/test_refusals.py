@@ -238,7 +238,7 @@ def test_leaves_may_coincide_and_calls_may_not(form: str) -> None:
 
 @pytest.mark.parametrize("half", [1_000, pytest.param(5_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("form", ["traced", "untyped"])
-def test_a_chain_ten_thousand_nodes_deep(form: str, half: int) -> None:
+def test_a_chain_ten_thousand_nodes_deep(form: str, half: int, own_recursion_limit: None) -> None:
     """11. Depth costs no recursion."""
     graph = torch.fx.Graph()
     value = graph.placeholder("x")

@@ -32,7 +32,7 @@ def test_a_graph_that_is_wide() -> None:
     assert len(view) == 150_001
 
 
-def test_a_graph_that_is_deep() -> None:
+def test_a_graph_that_is_deep(own_recursion_limit: None) -> None:
     assert sys.getrecursionlimit() < DEEP / 4
     view = chain(DEEP // 3)
     assert sum(1 for _ in TRIPLE.match(view)) == DEEP // 3
