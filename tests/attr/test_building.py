@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
 
 from gsl import attr, pat
 from gsl.attr.ast import Binary, Each, Literal, TupleOf
@@ -38,7 +37,6 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("index", lambda: (1, 2)[X.ndim], TypeError, ["is no number before a match", "attr.Tuple(…)[i] in place"]),
     ("slice", lambda: (1, 2)[: X.ndim], TypeError, ["is no number before a match"]),
     ("format", lambda: f"{SHAPE[0]:>3}", TypeError, ["could be written as '>3'", "leave the format out"]),
-    ("a tensor", lambda: torch.ones(2) * SHAPE[0], TypeError, ["of type Tensor can't be an attribute"]),
     ("iteration", lambda: list(SHAPE), TypeError, ["can't be iterated", "attr.Map"]),
     ("unpacking", lambda: (lambda a, b: 0)(*SHAPE), TypeError, ["can't be iterated"]),
     ("len", lambda: len(SHAPE), TypeError, ["attr.Len"]),
@@ -72,6 +70,14 @@ def test_refused(make: Callable[[], Any], kind: type[Exception], texts: list[str
     for text in texts:
         assert text in str(caught.value)
     assert str(caught.value).startswith(f"test_building.py:{inspect.getsourcelines(make)[1]}: ")
+
+
+@pytest.mark.torch
+def test_a_tensor_is_no_attribute() -> None:
+    import torch
+
+    with pytest.raises(PatternError, match="of type Tensor can't be an attribute"):
+        torch.ones(2) * SHAPE[0]
 
 
 def test_expressions_are_not_hashable() -> None:
