@@ -91,7 +91,7 @@ _WINDOW: Final = {
     "groups": AttrSpec(1, n.positive),
 }
 
-REASON: Final = "a kernel of torch for the CPU, see gsl.kernels"
+REASON: Final = "a kernel of torch, see gsl.kernels"
 """The reason why other frameworks don't have them."""
 
 _WEIGHT, _SUM, _SUMS = e.rand(5, 4), e.rand(2, 3, 5), e.rand(2, 6, 5, 5)

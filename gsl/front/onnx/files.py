@@ -199,6 +199,7 @@ def save(model: ir.Model, path: Path) -> None:
     reason = why_unwritable(path)
     if reason is not None:
         raise FrontEndError(f"{path}: the model can't be saved: {reason}")
+    path = path.resolve()  # what a link leads to is replaced, not the link
     tensors = [tensor for tensor in _tensors(model) if tensor is not None]
     apart = any(isinstance(tensor, ir.ExternalTensor) for tensor in tensors)
     data = path.with_suffix(".data").name if apart or sum(tensor.nbytes for tensor in tensors) > WHOLE else None

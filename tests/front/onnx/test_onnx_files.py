@@ -154,6 +154,18 @@ def test_where_nothing_can_be_saved(name: str, reason: str, tmp_path: Path) -> N
     assert (tmp_path / "pipe").is_fifo()
 
 
+def test_what_a_link_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link, real = tmp_path / "model.onnx", tmp_path / "real" / "mine.onnx"
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    old = Workload.from_onnx(external(tmp_path))
+    old.save(link)
+    assert link.is_symlink()
+    assert sorted(item.name for item in real.parent.iterdir()) == ["mine.data", "mine.onnx"]
+    old.compare(Workload.from_onnx(link)).check()
+
+
 def empty(folder: Path) -> Path:
     (folder / "empty.onnx").write_bytes(b"")
     return folder / "empty.onnx"
