@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gsl.kernels.operator import ACTIVATIONS, packed, register
+from gsl.kernels.operator import ACTIVATIONS, Kernel, packed, register
 
 _LAST: Final = torch.channels_last
 
@@ -157,9 +157,6 @@ def _conv2d(
         else onednn.qconv2d_pointwise.binary(*data, added, bias, *window, *result, *after)
     )  # fmt: skip
     return found
-
-
-Kernel = Callable[..., Tensor]
 
 
 def _with_tensors(kernel: Kernel, *, on_values: bool) -> Kernel:
