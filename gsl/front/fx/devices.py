@@ -18,8 +18,8 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
-from gsl.front.fx.spellings.effects import is_by_strides
-from gsl.front.fx.values import Values, device_of, tensors
+from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, mask_of
+from gsl.front.fx.values import Values, device_of, is_elsewhere, lies_by_rows, tensors
 from gsl.graph import CONST, TUPLE, Node, op_name
 from gsl.graph.node import Replaced
 
@@ -153,6 +153,13 @@ class Admits:
         )  # fmt: skip
 
     @functools.cached_property
+    def masks(self) -> frozenset[fx.Node]:
+        """The masks of attention on an accelerator that lie row by row."""
+        masks = [mask_of(node) for node in self.native.nodes if node.target in ATTENTION]
+        values = {mask: self.values.value(mask) for mask in masks if isinstance(mask, fx.Node)}
+        return frozenset(mask for mask, value in values.items() if is_elsewhere(value) and lies_by_rows(value))
+
+    @functools.cached_property
     def steady(self) -> frozenset[str]:
         """The operators whose results are known to lie alike however their operands do: none where torch has made the
         values of the graph apart, so that it does not compute with several."""
@@ -165,6 +172,8 @@ class Admits:
             for old, new in zip(replaced.old, replaced.new):
                 if new is not old:
                     self._check_strides(old)
+        if self.masks:
+            self._check_masks(replaced)
         if not self.one_device:
             self._check_devices(replaced)
 
@@ -188,6 +197,17 @@ class Admits:
                 if user not in found and user.op not in self.steady:
                     found.add(user)
                     work.append(user)
+
+    def _check_masks(self, replaced: Replaced) -> None:
+        """Refuse to take away what lets a mask lie row by row."""
+        for old, new in zip(replaced.old, replaced.new):
+            before, after = (native_of(node) if handle_of(node) is not None else None for node in (old, new))
+            value = None if after is None else self.values.value(after)
+            if before in self.masks and is_elsewhere(value) and not lies_by_rows(value):
+                raise FrontEndError(
+                    f"%{old.name} lies row by row, as fast kernels of attention want their masks, and %{new.name} does "
+                    "not"
+                )
 
     def _check_devices(self, replaced: Replaced) -> None:
         known: dict[Node, torch.device | None] = {}

@@ -20,7 +20,16 @@ from torch.utils._mode_utils import no_dispatch
 from gsl.front.fx.devices import check_joint
 from gsl.front.fx.signatures import NoKeyError, key
 from gsl.front.fx.spellings.table import Native
-from gsl.front.fx.values import META_KEYS, UNKNOWN, Values, device_of, dim_of, type_of_value, value_of
+from gsl.front.fx.values import (
+    META_KEYS,
+    UNKNOWN,
+    Values,
+    device_of,
+    dim_of,
+    lies_by_rows,
+    type_of_value,
+    value_of,
+)
 from gsl.graph import Dim, SymDim, TensorType, TupleType, Type
 from gsl.spec.meaning import has_symbols
 
@@ -217,8 +226,7 @@ class Fakes:
 
     def has_rows(self, node: Any) -> bool:
         """True if the elements along the last axis of a node's value are known to stand side by side in memory."""
-        value = self.values.value(node)
-        return self.moved.get(node, True) and _is_strided(value) and _strides(value)[-1:] == (1,)
+        return self.moved.get(node, True) and lies_by_rows(self.values.value(node))
 
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
         """The value that was known of an old node, and the one known of the node that takes its place."""

@@ -204,6 +204,19 @@ def device_of(value: Any) -> torch.device | None:
     return value.device if isinstance(value, torch.Tensor) else None
 
 
+def is_elsewhere(value: Any) -> bool:
+    """True for a tensor on another device than the CPU."""
+    device = device_of(value)
+    return device is not None and device.type != "cpu"
+
+
+def lies_by_rows(value: Any) -> bool:
+    """True if the elements along the last axis of a tensor are known to stand side by side in memory."""
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided and [
+        dim_of(stride) for stride in value.stride()[-1:]
+    ] == [1]
+
+
 def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """The fake values of all nodes for these inputs; where a node can't be run on fakes, those before it."""
     from torch._guards import detect_fake_mode

@@ -27,7 +27,7 @@ from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect, Native
-from gsl.front.fx.values import is_scalar, type_of_value
+from gsl.front.fx.values import is_elsewhere, is_scalar, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, OperatorName
@@ -154,6 +154,12 @@ class FxWriter:
         self.fakes.record(new, self.fakes.values.type_of(self.fakes.values.value(operand)))
         return new
 
+    def _lacks_rows(self, mask: Any) -> bool:
+        """True for a mask that does not lie row by row on an accelerator. Kernels of attention there take no other one,
+        and torch computes step by step without them, which takes ten times as long."""
+        is_node = isinstance(mask, fx.Node)
+        return is_node and is_elsewhere(self.fakes.values.value(mask)) and not self.fakes.has_rows(mask)
+
     # ------------------------------------------------------------ new nodes
 
     def write(self, node: Node, joined: Node | None) -> Any:
@@ -215,6 +221,8 @@ class FxWriter:
                     [value(arg) if arg.__class__ is Node else self._emit(arg, node, made) for arg in native.args]
                 )
                 kwargs = {name: self._emit(arg, node, made) for name, arg in native.kwargs.items()}
+                if outermost and node.op == "nn.attention":
+                    args = (*args[:3], *[self._dense(arg) if self._lacks_rows(arg) else arg for arg in args[3:]])
                 kind = "call_method" if isinstance(native.target, str) else "call_function"
                 name = node.name if outermost else ""
                 new = self.create(kind, native.target, args, kwargs, name, node)

@@ -23,12 +23,13 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import NotRewrittenWarning
 from gsl.front.fx.values import device_of
 from gsl.fx import Pass
+from gsl.rules import IDIOMS, NORMAL
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.compiled import fresh
 from tests.helpers.nets import Net
 
 X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
-META = torch.device("meta")
+CPU, META = torch.device("cpu"), torch.device("meta")
 
 
 @pytest.fixture(autouse=True)
@@ -101,6 +102,23 @@ def test_rules_that_make_tensors(rule: str, form: str, fold: bool) -> None:
     assert new.trace.summary() == {rule: 1}
     assert {value.device for value in new.params.values()} == {META}
     assert results(new, meta(*shape)) == {META}
+
+
+@pytest.mark.parametrize(("by_columns", "device", "copies"), [(True, META, 1), (False, META, 0), (True, CPU, 0)])
+def test_a_mask_gets_dense_rows_on_an_accelerator(by_columns: bool, device: torch.device, copies: int) -> None:
+    """There, torch has no kernel of attention for others, such as those of a table of positions."""
+    model = module(lambda self, x, y: torch.softmax(x @ x.mT + (y.permute(2, 0, 1) if by_columns else y), -1) @ x)
+    shape = (5, 5, 2) if by_columns else (2, 5, 5)
+    old = Workload.from_torch(model, (torch.ones(3, 2, 5, 4, device=device), torch.ones(shape, device=device)))
+    new = IDIOMS(NORMAL(old, iterative=True), iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    clones = [node for node in new.exported.graph.nodes if node.target is torch.ops.aten.clone.default]
+    assert len(clones) == copies
+    assert all(node.kwargs == {"memory_format": torch.contiguous_format} for node in clones)
+    for workload in (new, Workload.from_exported(new.exported)):
+        again = NORMAL(workload, iterative=True)
+        assert again.trace.count() == 0
+        assert sum("lies row by row" in refused.reason for refused in again.trace.refused) == copies
 
 
 @pytest.mark.parametrize("rule", LAYERS)

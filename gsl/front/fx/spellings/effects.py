@@ -199,6 +199,17 @@ ROWS: Final[Mapping[Any, int]] = {
 number of these operands."""
 
 
+ATTENTION: Final = frozenset[Any]((
+    torch.nn.functional.scaled_dot_product_attention, torch.ops.aten.scaled_dot_product_attention.default,
+))  # fmt: skip
+"""Calls of attention that choose a kernel by their operands."""
+
+
+def mask_of(node: fx.Node) -> Any:
+    """The mask of a call of attention; ``None`` where there is none."""
+    return node.args[3] if len(node.args) > 3 else node.kwargs.get("attn_mask")
+
+
 def is_by_strides(node: fx.Node) -> bool:
     """True if a native call only exists for some strides of its operand, and a copy is no substitute."""
     name = _name(node.target) if node.op in ("call_function", "call_method") else ""
