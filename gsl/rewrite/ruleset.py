@@ -60,6 +60,8 @@ class RuleSet:
     ) -> None:
         if not isinstance(rules, Iterable) or isinstance(rules, str):
             raise PatternError.here(f"a RuleSet is made of a list of rules, as RuleSet([rule]), got {rules!r}")
+        if isinstance(rules, (set, frozenset)):
+            raise PatternError.here("the rules of a RuleSet are in an order, and a set has none: give a list")
         self.rules = tuple(rules)
         self._by_name: dict[str, Subst] = {}
         for rule in self.rules:

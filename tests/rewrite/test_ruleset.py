@@ -163,6 +163,7 @@ def test_matches_and_explanations_of_all_rules() -> None:
     [
         (lambda: RuleSet([op.ReLU(x)]), r"^test_ruleset\.py:\d+: a RuleSet is made of Subst, got nn.relu"),
         (lambda: RuleSet([RuleSet([A])]), r"got <RuleSet of 1 rules, .*; its rules are written \[\*rules\]"),  # type: ignore[list-item]
+        (lambda: RuleSet({A}), "are in an order, and a set has none: give a list"),
         (lambda: RuleSet("BOOK"), r"as RuleSet\(\[rule\]\), got 'BOOK'"),  # type: ignore[arg-type]
         (lambda: RuleSet([A], tidy="yes"), "tidy= is True or False, got 'yes'"),  # type: ignore[arg-type]
         (lambda: RuleSet(A), r"as RuleSet\(\[rule\]\), got <Subst a>"),  # type: ignore[arg-type]
