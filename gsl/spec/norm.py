@@ -73,6 +73,8 @@ def _by_squares(o: Calculus, data: Any, eps: float, axis: tuple[int, ...]) -> An
 _AFFINE: Mapping[str, AttrSpec] = {"axis": _CHANNELS, "epsilon": _EPSILON, **_CENTER_SCALE}
 
 _CHANNEL = e.GAMMA, e.BETA, e.MEAN, e.VAR
+_LARGE = e.rand(2, 3, 4, dtype="float16", low=-500.0, high=500.0)
+"""Numbers whose squares no half can hold."""
 
 OPS: tuple[OpSpec, ...] = (
     # One result; the moving averages are operands only.
@@ -103,6 +105,7 @@ OPS: tuple[OpSpec, ...] = (
             call(e.X, e.unit(3, 4), axis=(-2, -1)),
             call(e.X, axis=(0, 2)),
             call(e.X, e.GAMMA, e.BETA, scale=False),
+            call(_LARGE, e.unit(2, 4, dtype="float16"), e.rand(2, 4, dtype="float16"), axis=(0, 2)),
         ),
         torch_names="native_layer_norm",
     ),
@@ -113,7 +116,7 @@ OPS: tuple[OpSpec, ...] = (
         _rms_norm,
         {"axis": _LAST_AXES, "epsilon": _EPSILON},
         optional=1,
-        examples=(call(e.X, e.GAMMA), call(e.X, axis=(1, 2), epsilon=0.1)),
+        examples=(call(e.X, e.GAMMA), call(e.X, axis=(1, 2), epsilon=0.1), call(_LARGE, axis=(0, 2))),
     ),
     OpSpec(
         "nn.group_norm",

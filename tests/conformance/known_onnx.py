@@ -48,6 +48,8 @@ LISTS: Final[dict[str, Any]] = {
         "nn.batch_norm(center=False, scale=False)": "nn.batch_norm ones zeros",
         "nn.layer_norm(axis=1, epsilon=0.1)": "add divide mean multiply power reshape sqrt subtract",
         "nn.layer_norm(axis=(0, 2))": "add divide mean power sqrt subtract",
+        "nn.layer_norm(axis=(0, 2)) #2": "add cast divide mean multiply power reshape sqrt subtract",
+        "nn.rms_norm(axis=(0, 2))": "add cast divide mean power sqrt",
         "nn.layer_norm(scale=False)": "nn.layer_norm ones",
         "nn.rms_norm(axis=(1, 2), epsilon=0.1)": "nn.rms_norm ones",
         "nn.group_norm(num_groups=1, axis=3)": "nn.group_norm ones transpose zeros",

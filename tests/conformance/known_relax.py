@@ -36,6 +36,7 @@ LISTS: Final[dict[str, Any]] = {
         "nn.global_avg_pool3d": "mean",
         "nn.layer_norm(axis=(-2, -1))": "full nn.layer_norm",
         "nn.layer_norm(axis=(0, 2))": "full nn.layer_norm",
+        "nn.rms_norm(axis=(0, 2))": "add cast mean multiply rsqrt square",
         "nn.layer_norm(scale=False)": "full nn.layer_norm",
         "nn.rms_norm(axis=(1, 2), epsilon=0.1)": "full nn.rms_norm",
         "nn.group_norm(num_groups=1, axis=3)": "full nn.group_norm",

@@ -64,6 +64,8 @@ _COMPOSED: Final[Mapping[str, str]] = {
     "nn.batch_norm(center=False, scale=False)": "nn.batch_norm",
     "nn.layer_norm(axis=1, epsilon=0.1)": "nn.layer_norm transpose",
     "nn.layer_norm(axis=(0, 2))": "nn.layer_norm transpose",
+    "nn.layer_norm(axis=(0, 2)) #2": "nn.layer_norm transpose",
+    "nn.rms_norm(axis=(0, 2))": "nn.rms_norm transpose",
     "nn.group_norm(num_groups=1, axis=3)": "nn.group_norm transpose",
     "nn.instance_norm(axis=-1)": "nn.instance_norm transpose",
     "nn.prelu(axis=-1)": "greater multiply where",

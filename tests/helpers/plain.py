@@ -363,6 +363,19 @@ def _batch_norm(
     return _affine((x - mean) / np.sqrt(var + epsilon), gamma, beta, _channel(x, axis), scale, center)
 
 
+def _in_float32(norm: Meaning) -> Meaning:
+    """A norm of which halves are computed in float32, and rounded once."""
+
+    def wide(x: Any, *others: Any, **attrs: Any) -> Any:
+        if x.dtype != np.float16:
+            return norm(x, *others, **attrs)
+        given = [None if each is None else each.astype(np.float32) for each in (x, *others)]
+        return norm(*given, **attrs).astype(x.dtype)
+
+    return wide
+
+
+@_in_float32
 def _layer_norm(
     x: Any, gamma: Any = None, beta: Any = None, *, axis: Any, epsilon: float, center: bool, scale: bool
 ) -> Any:
@@ -370,6 +383,7 @@ def _layer_norm(
     return _affine(_normal(x, axis, epsilon), gamma, beta, shape, scale, center)
 
 
+@_in_float32
 def _rms_norm(x: Any, weight: Any = None, *, axis: Any, epsilon: float) -> Any:
     shape = [size if place in axis else 1 for place, size in enumerate(x.shape)]
     found = x / np.sqrt(np.square(x).mean(axis=axis, keepdims=True) + np.asarray(epsilon, x.dtype))

@@ -96,6 +96,10 @@ class Lowering(Generic[LoweringT]):
     def dtype_of(self, value: Any) -> str:
         return self.type_of(value).dtype
 
+    def widened(self, value: Any) -> Any:
+        """A tensor of halves in float32, in which kernels of norms compute; any other one as it is."""
+        return self.cast(value, "float32") if self.dtype_of(value) in ("float16", "bfloat16") else value
+
     def common(self, x: Any, y: Any) -> str:
         """The dtype in which torch computes with two tensors or numbers."""
         return promoted(*[value if is_number(value) else self.type_of(value) for value in (x, y)])
@@ -331,9 +335,12 @@ def _logsumexp(w: Lowering[Any], data: Any, axis: tuple[int, ...], keepdims: boo
 
 
 def _rms_norm(w: Lowering[Any], data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
+    data = w.widened(data)
     squares = w.write("mean", w.write("square", data), axis=axis, keepdims=True)
     result = w.write("multiply", data, w.write("rsqrt", w.write("add", squares, epsilon)))
-    return result if weight is None else w.write("multiply", result, w.spread_out(weight, w.rank_of(data), axis))
+    if weight is not None:
+        result = w.write("multiply", result, w.spread_out(w.widened(weight), w.rank_of(data), axis))
+    return w.cast(result, w.dtype)
 
 
 def _batch_matmul(w: Lowering[Any], a: Any, b: Any, out_dtype: str, transpose_a: bool, transpose_b: bool) -> Any:

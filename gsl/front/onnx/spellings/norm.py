@@ -43,9 +43,11 @@ def _layer_norm(
         operands = (data, gamma) if beta is None else (data, gamma, beta)
         return w.call("LayerNormalization", *operands, axis=axis[0] - rank, epsilon=float(epsilon))
     # Older versions have none, and none has other axes than the last ones.
+    data = w.widened(data)
     centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
     result = _scaled(w, centred, gamma, axis, epsilon)
-    return result if beta is None else w.write("add", result, w.spread_out(beta, rank, axis))
+    result = result if beta is None else w.write("add", result, w.spread_out(w.widened(beta), rank, axis))
+    return w.cast(result, w.dtype)
 
 
 def _scaled(w: OnnxLowering, data: Any, weight: Any, axis: tuple[int, ...], epsilon: float) -> Any:
@@ -53,7 +55,8 @@ def _scaled(w: OnnxLowering, data: Any, weight: Any, axis: tuple[int, ...], epsi
     one node when it opens a model."""
     mean = w.write("mean", w.write("power", data, 2.0), axis=axis, keepdims=True)
     result = w.write("divide", data, w.write("sqrt", w.write("add", mean, float(epsilon))))
-    return result if weight is None else w.write("multiply", result, w.spread_out(weight, w.rank_of(data), axis))
+    scale = None if weight is None else w.spread_out(w.widened(weight), w.rank_of(data), axis)
+    return result if scale is None else w.write("multiply", result, scale)
 
 
 def _read_last_axes(op: str) -> OnnxLift:
@@ -74,7 +77,7 @@ def _rms_norm(w: OnnxLowering, data: Any, weight: Any = None, *, axis: tuple[int
     if w.opset >= 23 and axis == tuple(range(axis[0], rank)):
         weight = w.full(1, shape[axis[0] :], w.dtype) if weight is None else weight
         return w.call("RMSNormalization", data, weight, axis=axis[0] - rank, epsilon=float(epsilon))
-    return _scaled(w, data, weight, axis, epsilon)
+    return w.cast(_scaled(w, w.widened(data), weight, axis, epsilon), w.dtype)
 
 
 def _read_group_norm(r: OnnxCall) -> Canon:

@@ -54,12 +54,15 @@ def _layer_norm(
     if len(axis) == 1:
         affine, flags = _affine(w, w.shape_of(data)[axis[0]], gamma, beta, center, scale)
         return w.call("nn.layer_norm", data, *affine, axis=last(axis[0], rank), epsilon=epsilon, **flags)
+    data = w.widened(data)
     centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
     variance = w.write("mean", w.write("multiply", centred, centred), axis=axis, keepdims=True)
     result = w.write("divide", centred, w.write("sqrt", w.write("add", variance, epsilon)))
     if gamma is not None and scale:
-        result = w.write("multiply", result, w.spread_out(gamma, rank, axis))
-    return result if beta is None or not center else w.write("add", result, w.spread_out(beta, rank, axis))
+        result = w.write("multiply", result, w.spread_out(w.widened(gamma), rank, axis))
+    if beta is not None and center:
+        result = w.write("add", result, w.spread_out(w.widened(beta), rank, axis))
+    return w.cast(result, w.dtype)
 
 
 def _read_group_norm(r: RelayCall) -> Canon:
