@@ -140,13 +140,12 @@ def _() -> RuleSides:
     return layer, op.PackedDense(x, w, b, activation="relu"), uniform(x, w, b)
 
 
-@wrong("fuse-conv", kinds=("value", "type"), condition="")
+@wrong("fuse-conv", condition="")
 def _() -> RuleSides:
-    """the axes of the strides exchanged"""
+    """the padding reversed"""
     product, (x, w, *_), attrs = fused_conv()
-    strides = product.strides
-    exchanged = {**attrs, "strides": strides[1:] + strides[:1]}
-    return product, op.PackedConv2D(x, w, **exchanged), uniform(x, w)
+    p = product.padding
+    return product, op.PackedConv2D(x, w, **{**attrs, "padding": p[2:] + p[:2]}), uniform(x, w)
 
 
 @wrong("fuse-conv-bias")
