@@ -157,7 +157,9 @@ OTHERWISE = {
 }  # fmt: skip
 """The calls that Relay says in other words, though it has the operator, with what they come back as."""
 
-SEVERAL_AXES = ("nn.layer_norm(x0, x1, axis=(1, 2))", "nn.layer_norm(x0, axis=(0, 2))")
+SEVERAL_AXES = (
+    "nn.layer_norm(x0, x1, axis=(1, 2))", "nn.layer_norm(x0, axis=(0, 2))", "nn.layer_norm(x0, x1, x2, axis=(0, 2))",
+)  # fmt: skip
 """Relay normalises a layer along one axis."""
 
 
