@@ -38,10 +38,10 @@ def is_said(call: ExampleCall) -> bool:
 SAID = list(filter(is_said, CORNERS))
 PARTS = [
     pytest.param(calls[first : first + 128], id=f"{number} {first}", marks=[pytest.mark.long] * number)
-    for number, calls in enumerate((SAID[::6], [call for place, call in enumerate(SAID) if place % 6]))
+    for number, calls in enumerate((SAID[::8], [call for place, call in enumerate(SAID) if place % 8]))
     for first in range(0, len(calls), 128)
 ]
-"""The calls that are compiled together: one in six in ``make test-relay``, and neighbours, which have programs in
+"""The calls that are compiled together: one in eight in ``make test-relay``, and neighbours, which have programs in
 common. The examples of the declarations are computed in ``tests/conformance``."""
 
 
