@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gsl.kernels.layers import CONV2D, LINEAR, Window, added, conv_formula, conv_plain, finished
-from gsl.kernels.operator import ACTIVATIONS, PackedKernel, add_kernel, fastest, packed
+from gsl.kernels.layers import CONV2D, LINEAR, Window, added, conv_formula, conv_plain
+from gsl.kernels.operator import ACTIVATIONS, Kernel, add_kernel, fastest, packed
 
 _LAST: Final = torch.channels_last
 _DTYPES: Final = (torch.float16, torch.bfloat16, torch.float32)
@@ -50,7 +50,7 @@ def conv_on_gpu(
     window, name, adds = Window.of(*moves), how.get("activation", "none"), addend is not None
     x = x.contiguous(memory_format=_LAST)
 
-    def make() -> PackedKernel | None:
+    def make() -> Kernel | None:
         if torch.cuda.is_current_stream_capturing():  # what is made now would belong to the graph
             return None
         shape = ("conv2d", x.device, x.dtype, x.shape, weight.shape, bias is None, adds, window, name)
@@ -69,12 +69,12 @@ def _is_packable(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 def _conv_ways(
     x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None, window: Window, activation: str
-) -> Mapping[str, Callable[[], PackedKernel | None]]:
+) -> Mapping[str, Callable[[], Kernel | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
     own = weight.detach().clone(memory_format=_LAST)
     plain = partial(conv_plain, ACTIVATIONS[activation], window)
-    ways: dict[str, Callable[[], PackedKernel | None]] = {
+    ways: dict[str, Callable[[], Kernel | None]] = {
         "plain": lambda: plain,
         "channels last": lambda: lambda x, weight, bias, addend: plain(x, own, bias, addend),
     }
@@ -83,26 +83,31 @@ def _conv_ways(
     return ways
 
 
-def _by_cudnn(own: Tensor, window: Window, call: tuple[Tensor | None, ...]) -> PackedKernel | None:
+def _by_cudnn(own: Tensor, window: Window, call: tuple[Tensor | None, ...]) -> Kernel | None:
     """By the kernels that add a bias, and a tensor of the shape of their result, before a relu; ``None`` where there is
     none for the call."""
     moves = (window.stride, window.padding, window.dilation, window.groups)
-    none = own.new_zeros(own.shape[0])
+    zeros = own.new_zeros(own.shape[0])
 
     def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None) -> Tensor:
-        shift = none if bias is None else bias
+        shift = zeros if bias is None else bias
         if addend is None:
-            return finished(_conv_relu(x, own, shift, *moves), None, ACTIVATIONS["none"])
+            return _in_order(_conv_relu(x, own, shift, *moves))
         if addend.shape != window.shape(x, weight) or addend.dtype != x.dtype:
             return conv_plain(ACTIVATIONS["relu"], window, x, own, bias, addend)
         other = addend.contiguous(memory_format=_LAST)
-        return finished(_conv_add_relu(x, own, other, 1.0, shift, *moves), None, ACTIVATIONS["none"])
+        return _in_order(_conv_add_relu(x, own, other, 1.0, shift, *moves))
 
     try:
         run(*call)  # type: ignore[arg-type]
     except RuntimeError:
         return None
     return run
+
+
+def _in_order(result: Tensor) -> Tensor:
+    """A result with the channels last, as a kernel mostly returns it."""
+    return result.contiguous(memory_format=_LAST)
 
 
 _CALLS: Final = 10

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gsl.kernels.operator import ACTIVATIONS, Activation, PackedKernel, fastest, is_packable, packed, register
+from gsl.kernels.operator import ACTIVATIONS, Activation, Kernel, fastest, is_packable, packed, register
 
 _LAST: Final = torch.channels_last
 _linear_onednn = torch.ops.mkldnn._linear_pointwise.default
@@ -49,7 +49,7 @@ def linear_kernel(
     activation, precision = how.get("activation", "none"), how.get("precision", "float32")
     fused = activation if addend is None else "none"
 
-    def make() -> PackedKernel:
+    def make() -> Kernel:
         shape = ("linear", rows, *weight.shape, bias is None, fused, precision)
         return fastest(shape, "plain", _linear_ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
 
@@ -69,10 +69,10 @@ def _linear_plain(activation: Activation, x: Tensor, weight: Tensor, bias: Tenso
 
 def _linear_ways(
     weight: Tensor, bias: Tensor | None, rows: int, activation: Activation, precision: str
-) -> Mapping[str, Callable[[], PackedKernel | None]]:
+) -> Mapping[str, Callable[[], Kernel | None]]:
     """The ways to compute a layer. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
-    ways: dict[str, Callable[[], PackedKernel | None]] = {
+    ways: dict[str, Callable[[], Kernel | None]] = {
         "plain": lambda: partial(_linear_plain, activation),
         "onednn": lambda: _linear_by_onednn(weight, activation),
         "mkl": lambda: _by_mkl(weight, rows, activation),
@@ -85,14 +85,14 @@ def _linear_ways(
     return ways
 
 
-def _linear_by_onednn(weight: Tensor, activation: Activation) -> PackedKernel | None:
+def _linear_by_onednn(weight: Tensor, activation: Activation) -> Kernel | None:
     if not torch._C._has_mkldnn:
         return None
     own, after = _linear_reorder(weight), activation.onednn
     return lambda x, weight, bias: _linear_onednn(x, own, bias, *after)
 
 
-def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> PackedKernel | None:
+def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> Kernel | None:
     """MKL packs for a number of rows; for another one, its call is one with the plain weight."""
     if not torch._C.has_mkl:
         return None
@@ -100,7 +100,7 @@ def _by_mkl(weight: Tensor, rows: int, activation: Activation) -> PackedKernel |
     return lambda x, weight, bias: activation.in_place(multiply(x, own, weight, bias, rows))
 
 
-def _linear_in_bfloat16(weight: Tensor, activation: Activation) -> PackedKernel | None:
+def _linear_in_bfloat16(weight: Tensor, activation: Activation) -> Kernel | None:
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return None
     own = _linear_reorder(weight.to(torch.bfloat16))
@@ -112,7 +112,7 @@ def _linear_in_bfloat16(weight: Tensor, activation: Activation) -> PackedKernel 
     return run
 
 
-def _linear_in_int8(engine: str, weight: Tensor, bias: Tensor | None, activation: Activation) -> PackedKernel | None:
+def _linear_in_int8(engine: str, weight: Tensor, bias: Tensor | None, activation: Activation) -> Kernel | None:
     found = packed_linear(engine, weight, bias)
     if found is None:
         return None
@@ -246,7 +246,7 @@ def conv_kernel(
     activation = ACTIVATIONS[name]
     x = x.contiguous(memory_format=_LAST)
 
-    def make() -> PackedKernel:
+    def make() -> Kernel:
         shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, name, precision)
         ways = _conv_ways(x, weight, window, activation, adds, precision)
         return fastest(shape, "plain", ways, x, weight, bias, addend)
@@ -259,10 +259,10 @@ def conv_plain(
     activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
 ) -> Tensor:
     w = window
-    return finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
+    return _finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
 
 
-def finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
+def _finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
     """A convolution, which is overwritten where it can be, with what follows it."""
     result = result.contiguous(memory_format=_LAST)
     if addend is not None:
@@ -272,11 +272,11 @@ def finished(result: Tensor, addend: Tensor | None, activation: Activation) -> T
 
 def _conv_ways(
     x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str
-) -> Mapping[str, Callable[[], PackedKernel | None]]:
+) -> Mapping[str, Callable[[], Kernel | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
     fused, rest = (ACTIVATIONS["none"], activation) if adds else (activation, ACTIVATIONS["none"])
-    ways: dict[str, Callable[[], PackedKernel | None]] = {
+    ways: dict[str, Callable[[], Kernel | None]] = {
         "plain": lambda: partial(conv_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),
         "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest),
@@ -290,28 +290,28 @@ def _conv_ways(
     return ways
 
 
-def _followed(run: PackedKernel | None, activation: Activation) -> PackedKernel | None:
+def _followed(run: Kernel | None, activation: Activation) -> Kernel | None:
     """A run, and then an addition and an activation."""
     if run is None:
         return None
-    return lambda x, weight, bias, addend: finished(run(x, weight, bias), addend, activation)
+    return lambda x, weight, bias, addend: _finished(run(x, weight, bias), addend, activation)
 
 
-def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> PackedKernel:
+def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> Kernel:
     own = weight.detach().clone(memory_format=_LAST)
     return lambda x, weight, bias, addend: conv_plain(activation, window, x, own, bias, addend)
 
 
 def _conv_by_onednn(
     shape: Sequence[int], weight: Tensor, window: Window, activation: Activation
-) -> PackedKernel | None:
+) -> Kernel | None:
     if not torch._C._has_mkldnn:
         return None
     own, moves, after = _conv_reorder(weight, *window.onednn, list(shape)), window.onednn, activation.onednn
     return lambda x, weight, bias: _conv_onednn(x, own, bias, *moves, *after)
 
 
-def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
+def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Kernel | None:
     """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
     if not torch._C._has_mkldnn:
         return None
@@ -322,7 +322,7 @@ def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activat
     def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
         if addend.shape != window.shape(x, weight) or addend.dtype != torch.float32:
             assert alone is not None
-            return finished(alone(x, weight, bias), addend, activation)
+            return _finished(alone(x, weight, bias), addend, activation)
         result: Tensor = _conv_onednn_with_addition(
             x, addend.contiguous(memory_format=_LAST), own, bias, *moves, "add", 1.0, relu, [], ""
         )
@@ -333,7 +333,7 @@ def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activat
 
 def _conv_in_bfloat16(
     shape: Sequence[int], weight: Tensor, window: Window, activation: Activation
-) -> PackedKernel | None:
+) -> Kernel | None:
     if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return None
     moves = window.onednn
@@ -346,7 +346,7 @@ def _conv_in_bfloat16(
     return run
 
 
-def _conv_in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> PackedKernel | None:
+def _conv_in_int8(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Kernel | None:
     """By oneDNN's convolution of whole numbers. Torch's dynamic one rounds its result as if it were its operand."""
     small = in_int8(weight)
     if small is None:

@@ -176,7 +176,6 @@ def clear() -> None:
 # ---------------------------------------------------------------- the fastest way
 
 
-PackedKernel = Kernel
 ROUNDS: Final = 5
 GAIN: Final = 0.97
 """The plain way is left only for one that takes at most this share of its time."""
@@ -195,10 +194,10 @@ def seconds_on_cpu(call: Callable[[], object]) -> float:
 def fastest(
     shape: Hashable,
     plain: str,
-    ways: Mapping[str, Callable[[], PackedKernel | None]],
+    ways: Mapping[str, Callable[[], Kernel | None]],
     *args: Any,
     seconds: Callable[[Callable[[], object]], float] = seconds_on_cpu,
-) -> PackedKernel:
+) -> Kernel:
     """The run of the fastest way, by the ``seconds`` of a call. ``None`` made by a way says that it is not to be had
     here.
 

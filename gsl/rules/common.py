@@ -53,8 +53,9 @@ def rule(
     return make
 
 
-HALVES = ("float16", "bfloat16")
-FLOATS = (*HALVES, "float32", "float64")
+HALF_DTYPES = ("float16", "bfloat16")
+"""The dtypes whose softmax and statistics kernels compute in float32: they round once less then."""
+FLOATS = (*HALF_DTYPES, "float32", "float64")
 CHANNELS_FIRST = ("NCW", "NCHW", "NCDHW")
 ATTRS = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layout", "out_layout", "out_dtype")
 """The attributes of a convolution that do not follow from its operands."""

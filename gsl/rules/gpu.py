@@ -10,13 +10,13 @@ from __future__ import annotations
 from gsl import attr, op, pat
 from gsl.rewrite import RuleSet
 from gsl.rules import packed
-from gsl.rules.common import HALVES, RuleSides, rule, same_dtype
+from gsl.rules.common import HALF_DTYPES, RuleSides, rule, same_dtype
 from gsl.rules.packed import as_rows, dense
 
 
 def uniform(x: pat.Pattern, *others: pat.Pattern) -> attr.Expr:
     """True if all have one dtype, for which there are kernels."""
-    return attr.In(x.dtype, (*HALVES, "float32")) & same_dtype(x, *others)
+    return attr.In(x.dtype, (*HALF_DTYPES, "float32")) & same_dtype(x, *others)
 
 
 @rule(extern_use=False)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from gsl import attr, op, pat
 from gsl.rewrite import RuleSet
-from gsl.rules.common import HALVES as DTYPES
-from gsl.rules.common import RuleSides, channels_first, convolution, rule, same_dtype, weight
+from gsl.rules.common import HALF_DTYPES, RuleSides, channels_first, convolution, rule, same_dtype, weight
 from gsl.rules.fold import Scaled, affine, by_channel
 from gsl.rules.idioms.norms import fits_last
 
@@ -22,7 +21,7 @@ def rms_norm_of_halves() -> RuleSides:
     """
     x = pat.Wildcard()
     norm = op.RMSNorm(op.Cast(x, dtype="float32"))
-    return op.Cast(norm, dtype=x.dtype), norm.like(x), attr.In(x.dtype, DTYPES)
+    return op.Cast(norm, dtype=x.dtype), norm.like(x), attr.In(x.dtype, HALF_DTYPES)
 
 
 @rule(extern_use=False)
@@ -33,7 +32,7 @@ def rms_norm_of_halves_scale() -> RuleSides:
     """
     x, w = pat.Wildcard(), pat.Wildcard()
     norm = op.RMSNorm(x)
-    return norm * w, norm.like(x, w), attr.In(x.dtype, DTYPES) & same_dtype(x, w) & fits_last(w, norm.axis, x)
+    return norm * w, norm.like(x, w), attr.In(x.dtype, HALF_DTYPES) & same_dtype(x, w) & fits_last(w, norm.axis, x)
 
 
 def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: attr.Expr | int, scaled: Scaled) -> RuleSides:
@@ -44,7 +43,7 @@ def batch_norm(product: pat.Call, x: pat.Pattern, w: pat.Pattern, axis: attr.Exp
     factor, offset = affine(bn, *map(widened, own))
     bias = pat.Match(data, [offset(widened(b)), offset(None)])
     kernel, shift = (op.Cast(part, dtype=w.dtype) for part in (scaled(widened(w), factor), bias))
-    fits = attr.In(w.dtype, DTYPES) & same_dtype(w, product, data)
+    fits = attr.In(w.dtype, HALF_DTYPES) & same_dtype(w, product, data)
     return bn, op.BiasAdd(product.like(x, kernel), shift, axis=axis), fits
 
 

@@ -13,13 +13,10 @@ from typing import Any
 
 from gsl import attr, op, pat
 from gsl.match import Match
-from gsl.rules.common import FLOATS, RuleSides, rule, weight
+from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule, weight
 
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
-
-HALVES = FLOATS[:2]
-"""The dtypes of which the softmax may be computed in float32, as attention itself does; it rounds once less then."""
 
 
 @dataclass(frozen=True)
@@ -222,7 +219,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
         )
         targets.append(pat.Cond(lead == after, found, op.Reshape(found, newshape=source.shape)))
     conditions = [
-        (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALVES) & (back.dtype == q.dtype)),
+        (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALF_DTYPES) & (back.dtype == q.dtype)),
         (lead == before) | ((q.shape[:-2] == before) & (kt.shape[:-2] == before)),
         *[(lead == after) | ((v.shape[:-2] == after) & (weights.shape[-2:] == soft.shape[-2:])) for v in taken],
         *[x.ndim >= 3 for x in (q, kt, *taken)],

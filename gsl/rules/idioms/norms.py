@@ -10,7 +10,7 @@ Statistics are those of float32 or float64, as they were: the casts that models 
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import HALVES, RuleSides, precise, rule, same_dtype
+from gsl.rules.common import HALF_DTYPES, RuleSides, precise, rule, same_dtype
 
 
 def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
@@ -59,7 +59,7 @@ def rms_norm_promoted() -> RuleSides:
     wide = op.Cast(x, dtype="float32")
     mean = op.Mean(op.Square(wide), keepdims=True, exclude=False)
     norm = pat.Alt(*over_root(x, mean + epsilon))
-    fits = last_axes(mean.axis, x) & attr.In(x.dtype, HALVES) & (norm.dtype == "float32")
+    fits = last_axes(mean.axis, x) & attr.In(x.dtype, HALF_DTYPES) & (norm.dtype == "float32")
     return norm, op.RMSNorm(wide, axis=mean.axis, epsilon=epsilon.value), fits
 
 

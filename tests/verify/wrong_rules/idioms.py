@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import HALVES, RuleSides, precise, same_dtype, same_type
+from gsl.rules.common import HALF_DTYPES, RuleSides, precise, same_dtype, same_type
 from gsl.rules.idioms.activations import gelu_of
 from gsl.rules.idioms.norms import last_axes, over_root, per_channel
 from tests.verify.wrong_rules.table import wrong
@@ -26,7 +26,7 @@ def _() -> RuleSides:
     x, epsilon = pat.Wildcard(), pat.Const(ndim=0)
     mean = op.Mean(op.Square(op.Cast(x, dtype="float32")), keepdims=True, exclude=False)
     norm = x * op.Cast(op.Rsqrt(mean + epsilon), dtype=x.dtype)
-    fits = last_axes(mean.axis, x) & attr.In(x.dtype, HALVES)
+    fits = last_axes(mean.axis, x) & attr.In(x.dtype, HALF_DTYPES)
     return norm, op.Cast(op.RMSNorm(op.Cast(x, dtype="float32"), axis=mean.axis, epsilon=0.5), dtype=x.dtype), fits
 
 
