@@ -63,10 +63,11 @@ def forms(wl: Workload) -> dict[str, Call]:
         "and `HALVES`, `OPTIMISING`": applied(wl, STAGES[:4]),
         "and `GPU`": applied(wl, STAGES),
     }
-    with alone():
-        optimised = gsl.optimize(wl, budget=BUDGET)
-    print(optimised.report, flush=True)
-    made["`gsl.optimize`"] = optimised.workload
+    for cost in ("measured", "kernels"):
+        with alone():
+            optimised = gsl.optimize(wl, budget=BUDGET, cost=cost)
+        print(optimised.report, flush=True)
+        made[f"`gsl.optimize`, {cost}"] = optimised.workload
     programs: dict[str, Any] = {name: each.exported.module() for name, each in made.items()}
     programs["`torch.compile`"] = torch.compile(wl.exported.module())
     programs["rules, then `torch.compile`"] = torch.compile(made["and `HALVES`, `OPTIMISING`"].exported.module())

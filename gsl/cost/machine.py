@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ SECONDS = 0.015
 """The seconds for which a call is repeated, each time that it is measured."""
 SAMPLES = 3
 """The samples of which the least counts."""
+WARM = 2
+"""The number of runs on the same weights before a call is timed: in the second one, weights are packed."""
 _MEMORY, _SIDE = 1 << 26, 1024
 """The bytes that are copied, and the size of the matrices that are multiplied, to measure the best rates of the
 machine."""
@@ -101,6 +104,51 @@ def timed(call: Callable[[], object]) -> float:
         once = timer.timeit(1).median
         number = max(1, int(SECONDS / SAMPLES / max(once, 1e-9)))
         return float(min(once, *(timer.timeit(number).median for _ in range(SAMPLES))))
+
+
+class CaptureError(WorkloadError):
+    """A call can't run as a CUDA graph."""
+
+
+def captured(call: Callable[[], object], times: int = 1) -> Callable[[], None]:
+    """A CUDA graph of so many runs of a call, which has to be warm, as a function that replays it.
+
+    CaptureError for a call that waits for the GPU, as one that reads a number does.
+    """
+    import torch
+
+    graph = torch.cuda.CUDAGraph()
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    before = generator.clone_state()
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            with _without_waiting():
+                call()
+            warnings.filterwarnings("ignore", message="The CUDA Graph is empty")  # that of a view
+            with torch.cuda.graph(graph):
+                for _ in range(times):
+                    call()
+    except RuntimeError as error:
+        generator.graphsafe_set_state(before)  # else it would stay as it is in a capture
+        why = str(error).partition("\n")[0]
+        raise CaptureError(f"it can't run as a CUDA graph ({why})") from error
+    return graph.replay
+
+
+@contextmanager
+def _without_waiting() -> Iterator[None]:
+    """While it lasts, what waits for the GPU is an error. It is one in a capture, too, but after that torch does not
+    come out of the capture as it should."""
+    import torch
+
+    mode = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode(mode)
 
 
 @dataclass(frozen=True, slots=True)

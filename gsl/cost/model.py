@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, Union, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
 
 from gsl.cache import Store
-from gsl.cost.machine import Roofline, accelerator, devices, machine, threads_of, timed
+from gsl.cost.machine import WARM, Roofline, accelerator, captured, devices, machine, threads_of, timed
 from gsl.cost.table import Cost, Costs
 from gsl.cost.work import ExampleSizes, Work, is_free, work
 from gsl.errors import GSLError, WorkloadError, checked, nearest
@@ -17,6 +17,9 @@ from gsl.front.base import ProgramStep, Scoped, Stepped
 from gsl.graph import LEAVES, Node, is_call, op_name
 from gsl.spec import Trait, spec_of
 from gsl.workload import Workload
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,9 +151,9 @@ class ByNode(Protocol):
 
 
 WantedCost = Union[str, PerNode, Model]
-WARM = 2
-"""The number of runs on each copy of the weights before a call is timed: in the second one, weights are packed."""
-MODELS = ("measured", "analytic")
+REPLAYS = 10
+"""The least number of runs of a call in one CUDA graph: what it takes to start the graph is not the call's."""
+MODELS = ("measured", "kernels", "analytic")
 """The models that have a name."""
 
 
@@ -163,7 +166,7 @@ def model_of(wanted: WantedCost, *, threads: int | None = None, store: Store | N
                                 "is one, too")  # fmt: skip
         with threads_of(threads) as number:
             store = Store() if store is None else store
-            return Measured(number, store) if wanted == "measured" else Analytic(number, store)
+            return {model.name: model for model in (Measured, Kernels, Analytic)}[wanted](number, store)
     if hasattr(wanted, "costs"):
         return wanted  # type: ignore[return-value]
     if callable(wanted):
@@ -215,8 +218,7 @@ class Analytic:
     def prices(self, workload: Workload) -> PerNode:
         """The least time of each call, in seconds, computed once for equal ones."""
         sizes = ExampleSizes.of(workload)
-        values = [*workload.params.values(), *(workload.example_inputs or ())]
-        roofline = Roofline.here(self.threads, self.store, accelerator(values))
+        roofline = Roofline.here(self.threads, self.store, _accelerator_of(workload))
         known: dict[Any, tuple[float, Any]] = {}
 
         def price(node: Node) -> float:
@@ -234,6 +236,11 @@ class Analytic:
     def costs(self, workload: Workload) -> Costs:
         """The costs of all calls of a view."""
         return _costs(workload, self.name, self.prices(workload), unit="s", threads=self.threads)
+
+
+def _accelerator_of(workload: Workload) -> torch.device | None:
+    """The accelerator on which a program lies; ``None`` where it lies on the processor."""
+    return accelerator([*workload.params.values(), *(workload.example_inputs or ())])
 
 
 def _least(own: Work, roofline: Roofline) -> float:
@@ -332,16 +339,47 @@ class Measured:
                 call = prepare()
                 for _ in range(WARM * copies):
                     call()
-            return timed(call)
+            return self._seconds(call, copies)
         except GSLError:
             return -1.0
         except Exception:
             # A call may need values that nobody can make up: indices in a range, a state.
             return -1.0
 
+    def _seconds(self, call: Callable[[], object], copies: int) -> float:
+        """The seconds that a call takes, which is warm, and reads so many copies of its weights in turns."""
+        return timed(call)
+
     def _estimate(self, region: Region, workload: Workload) -> float:
         price = Analytic(self.threads, self.store).prices(workload)
         return sum(price(node) for unit in region.units for node in unit.nodes)
+
+
+class Kernels(Measured):
+    """The cost model that measures the kernels of each call alone, in a CUDA graph, and not what it takes to start them
+    from Python."""
+
+    name = "kernels"
+
+    @staticmethod
+    def check(workload: Workload) -> None:
+        """WorkloadError for a program that does not lie on a GPU of CUDA."""
+        device = _accelerator_of(workload)
+        if device is None or device.type != "cuda":
+            raise WorkloadError(f"the cost model 'kernels' is for programs on a GPU of CUDA, and {workload.name} lies "
+                                f"on {device or 'the CPU'}: move the model there, or use 'measured'")  # fmt: skip
+
+    def costs(self, workload: Workload) -> Costs:
+        """The costs of all native calls of a program. WorkloadError for one that does not lie on a GPU of CUDA."""
+        self.check(workload)
+        return super().costs(workload)
+
+    def _key(self, region: Region, copies: int) -> tuple[object, ...]:
+        return (*super()._key(region, copies), self.name)
+
+    def _seconds(self, call: Callable[[], object], copies: int) -> float:
+        runs = copies * -(-REPLAYS // copies)
+        return timed(captured(call, runs)) / runs
 
 
 @checked(WorkloadError)

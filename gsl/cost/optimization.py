@@ -15,8 +15,8 @@ from gsl.cache import Store
 from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy, approximated
-from gsl.cost.machine import devices, machine, threads_of
-from gsl.cost.model import Measured, Model, WantedCost, model_of
+from gsl.cost.machine import CaptureError, devices, machine, threads_of
+from gsl.cost.model import Kernels, Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
@@ -108,8 +108,8 @@ def optimize(
     is exported with ``inputs``, on which all others are timed too (the example inputs, or random ones, unless given).
     ``rules`` are a set of rules, or several that are applied one after the other; the rule book's unless given.
     ``cost`` is that of ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in
-    turns: the new one is the result if its numbers agree, and it is faster in the median and by more than chance (by
-    the ranks of the times). Otherwise it is the program that was given.
+    turns, with ``"kernels"`` as CUDA graphs: the new one is the result if its numbers agree, and it is faster in the
+    median and by more than chance (by the ranks of the times). Otherwise it is the program that was given.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
     largest magnitude of that output, on the inputs or on all those of ``calibration``. ``budget`` is in seconds: when
@@ -165,6 +165,7 @@ class _Optimization:
     def done(self, start: float) -> Optimized:
         """The result and its report."""
         space = Space(self.workload, self.stages, self.model)
+        self._check_captures()
         known = self._known(space)
         found = None if known is None else self._again(known, space)
         end = None if found is None else self._end([found.best], known)
@@ -182,6 +183,21 @@ class _Optimization:
             time.perf_counter() - start, known is not None,
         )  # fmt: skip
         return Optimized(best.workload if end.taken else self.workload, report)
+
+    @property
+    def _captures(self) -> bool:
+        """True if whole programs run as CUDA graphs when they are timed."""
+        return isinstance(self.model, Kernels)
+
+    def _check_captures(self) -> None:
+        """WorkloadError for a program that can't run as it would be timed, before any time is spent on it."""
+        if not isinstance(self.model, Kernels):
+            return
+        self.model.check(self.workload)
+        try:
+            in_turns([self.workload], self.inputs, 0.0, True)
+        except CaptureError as error:
+            raise WorkloadError(f"{self.workload.name} can't be timed: {error}; use cost='measured'") from error
 
     def _found(self, space: Space) -> Found:
         """The best program by the cost model."""
@@ -294,14 +310,16 @@ class _Optimization:
         best = finalists[0]
         if best.workload is self.workload:
             return _End(best, False, "no rule pays here, so the program is what it was")
-        instead = ""
+        instead, how = "", " in a CUDA graph" if self._captures else ""
         if known is not None and known.before is not None and known.after is not None:
             is_same = known.values is not None and known.values == self._values
             found = _Compared(best, known.error) if is_same else self._compared(best)
-            how, before, after = ", as an earlier run found", known.before, known.after
+            how, before, after = f"{how}, as an earlier run found", known.before, known.after
         else:
-            before, after, found, instead = self._timed(finalists)
-            how = ""
+            try:
+                before, after, found, instead = self._timed(finalists)
+            except CaptureError as error:
+                return _End(best, False, f"of a new program, {error}, so the old one stays")
         best, wrong = found.program, found.error
         if found.reason:
             reason = f"{found.reason}, so the old program stays"
@@ -323,13 +341,14 @@ class _Optimization:
             seconds /= 2
             finalists = self._by_time(finalists, seconds)
         found = self._first_right(finalists)
-        before, after = in_turns([self.workload, found[0].program.workload], self.inputs, seconds)
+        programs = [self.workload, found[0].program.workload]
+        before, after = in_turns(programs, self.inputs, seconds, self._captures)
         return before, after, *found
 
     def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
         """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
         programs = [self.workload, *[each.workload for each in finalists]]
-        _, *times = in_turns(programs, self.inputs, seconds)
+        _, *times = in_turns(programs, self.inputs, seconds, self._captures)
         order = sorted(zip(times, finalists), key=lambda each: each[0].median)
         if not is_faster(order[0][0], times[0]):
             order.sort(key=lambda each: each[1] is not finalists[0])

@@ -8,10 +8,11 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from math import sqrt
 from typing import Any
 
+from gsl.cost.machine import WARM, captured
 from gsl.errors import WorkloadError
 from gsl.graph import Effect
 from gsl.workload import Workload
@@ -90,15 +91,18 @@ class TimedInputs:
         return dict(zip(workload.inputs, [named[name] for name in order]))
 
 
-def in_turns(workloads: Sequence[Workload], inputs: TimedInputs, seconds: float) -> list[Timing]:
+def in_turns(
+    workloads: Sequence[Workload], inputs: TimedInputs, seconds: float, captures: bool = False
+) -> list[Timing]:
     """The times of programs that are run one after the other, in every second round in the opposite order.
 
-    That takes about so many seconds after all are ready to run, or what the least rounds take.
+    That takes about so many seconds after all are ready to run, or what the least rounds take. With ``captures``, each
+    program is captured as a CUDA graph, which is run. CaptureError for one that can't be.
     """
     import torch
 
     with _unchanged(workloads), torch.no_grad():
-        calls = [_call(workload, inputs) for workload in workloads]
+        calls = [_call(workload, inputs, captures) for workload in workloads]
         # The runs of the slowest program that one sample needs, by one run of each program.
         runs = max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
         start = time.perf_counter()
@@ -112,15 +116,17 @@ def in_turns(workloads: Sequence[Workload], inputs: TimedInputs, seconds: float)
     return [Timing(tuple(times)) for times in samples]
 
 
-def _call(workload: Workload, inputs: TimedInputs) -> Callable[[], object]:
+def _call(workload: Workload, inputs: TimedInputs, captures: bool) -> Callable[[], object]:
     import torch
 
     values = [
         value.detach().clone() if isinstance(value, torch.Tensor) else value for value in inputs.of(workload).values()
     ]  # a run may write to them
     run = workload.program.build()
-    run(*values)  # packs weights, compiles
-    return lambda: run(*values)
+    call = partial(run, *values)
+    for _ in range(WARM if captures else 1):  # packs weights, compiles
+        call()
+    return captured(call) if captures else call
 
 
 def _sample(call: Callable[[], object], runs: int) -> float:

@@ -471,10 +471,12 @@ class Workload:
         """The cost of each call on this machine, and of all of them together; prints as a table.
 
         ``"measured"``: seconds, by a run of each call alone on operands like its own; a measured cost is kept in the
-        user's cache. ``"analytic"``: the least seconds that its operations and bytes can take. A function of a node:
-        what it returns. ``threads`` are those of torch, as many as it has unless told otherwise.
+        user's cache. ``"kernels"``: the same within a CUDA graph, without what a call takes from Python.
+        ``"analytic"``: the least seconds that its operations and bytes can take. A function of a node: what it returns.
+        ``threads`` are those of torch, as many as it has unless told otherwise.
 
-        WorkloadError for another model, and for a program whose calls can't be run one by one.
+        WorkloadError for another model, for a program whose calls can't be run one by one, and with ``"kernels"`` for
+        one that does not lie on a GPU of CUDA.
         """
         from gsl.cost import cost
 

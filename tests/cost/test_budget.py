@@ -76,7 +76,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
         time.run()
         return isolated(self, inputs, seed)
 
-    def call(workload: Workload, inputs: Any) -> Any:
+    def call(workload: Workload, inputs: Any, captures: bool) -> Any:
         time.run()
         return time.run
 

@@ -315,4 +315,10 @@ def test_the_machine_has_a_name() -> None:
 
 
 def test_models_by_name() -> None:
-    assert [model_of(name).name for name in ("measured", "analytic")] == ["measured", "analytic"]
+    names = ["measured", "kernels", "analytic"]
+    assert [model_of(name).name for name in names] == names
+
+
+def test_kernels_are_those_of_a_gpu() -> None:
+    with pytest.raises(WorkloadError, match="'kernels' is for programs on a GPU of CUDA, and Net lies on the CPU"):
+        net(8).cost("kernels")

@@ -17,6 +17,7 @@ from torch import nn
 import gsl
 from gsl import RuleSet, Subst, Unchecked, Workload, op, pat
 from gsl.cost import Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
+from gsl.cost.machine import CaptureError
 from gsl.cost.optimization import SEARCHES
 from gsl.cost.space import Choice, Clock
 from gsl.cost.whole import TimedInputs, error, in_turns, is_faster
@@ -492,3 +493,73 @@ def test_measuring_stops_in_time(tmp_path: Path) -> None:
     model.until = time.perf_counter() - 1
     costs = model.costs(slow())
     assert all(call.estimated for call in costs if call.op == "nn.conv2d")
+
+
+# ------------------------------------------------------------ as CUDA graphs
+
+
+class Captures:
+    """Stands for CUDA graphs, of which some, by number, fail."""
+
+    def __init__(self) -> None:
+        self.times: list[int] = []
+        self.failing: int | None = None
+
+    def __call__(self, call: Callable[[], object], times: int = 1) -> Callable[[], object]:
+        self.times.append(times)
+        if len(self.times) == self.failing:
+            raise CaptureError("it can't run as a CUDA graph (it waits)")
+        return lambda: [call() for _ in range(times)]
+
+
+@pytest.fixture
+def captures(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Captures:
+    captures = Captures()
+    monkeypatch.setenv("GSL_CACHE", str(tmp_path))
+    monkeypatch.setattr("gsl.cost.model.captured", captures)
+    monkeypatch.setattr("gsl.cost.whole.captured", captures)
+    monkeypatch.setattr("gsl.cost.model.Kernels.check", lambda *_: None)
+    return captures
+
+
+def test_kernels_are_timed_within_cuda_graphs(captures: Captures) -> None:
+    wl = slow()
+    costs = wl.cost("kernels")
+    assert not any(call.estimated for call in costs)
+    assert costs.model == "kernels"
+    assert captures.times, "nothing was captured"
+    assert min(captures.times) >= 10, "what it takes to start a graph would count as the call's"
+    number = len(captures.times)
+    assert wl.cost("kernels").total == costs.total
+    assert len(captures.times) == number, "it was measured again"
+    wl.cost("measured")
+    assert len(captures.times) == number
+
+
+def test_whole_programs_are_timed_as_cuda_graphs(captures: Captures) -> None:
+    new, report = gsl.optimize(slow(), rules=RELU_RELU, cost="kernels", budget=20)
+    assert report.taken, str(report)
+    assert report.decision.endswith("times faster in a CUDA graph")
+    assert new.op_counts()["nn.relu"] == 1
+    assert captures.times.count(1) >= 3, "the old program at first, and both at the end"
+    again = gsl.optimize(slow(), rules=RELU_RELU, cost="kernels", budget=20).report
+    assert again.decision.endswith("in a CUDA graph, as an earlier run found")
+
+
+def test_a_program_that_is_no_cuda_graph_is_an_error_at_once(captures: Captures) -> None:
+    captures.failing = 1
+    message = r"Slow can't be timed: it can't run as a CUDA graph \(it waits\); use cost='measured'"
+    with pytest.raises(WorkloadError, match=message):
+        gsl.optimize(slow(), rules=RELU_RELU, cost="kernels", budget=20)
+    assert captures.times == [1]
+
+
+def test_a_new_program_that_is_no_cuda_graph_is_not_taken(captures: Captures, monkeypatch: pytest.MonkeyPatch) -> None:
+    wl = slow()
+    model = Timed(lambda node: 1.0, 0.0)
+    monkeypatch.setattr("gsl.cost.optimization.Kernels", Timed)
+    monkeypatch.setattr(Timed, "check", lambda *_: None, raising=False)
+    captures.failing = 3  # the old program, the old one again, the new one
+    new, report = gsl.optimize(wl, rules=RELU_RELU, cost=model, budget=20)
+    assert new is wl
+    assert report.decision == "of a new program, it can't run as a CUDA graph (it waits), so the old one stays"

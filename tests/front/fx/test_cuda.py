@@ -17,7 +17,7 @@ from torch.export.passes import move_to_device_pass
 
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat, rules
-from gsl.errors import NotRewrittenWarning
+from gsl.errors import NotRewrittenWarning, WorkloadError
 from gsl.fx import Pass
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.compiled import fresh
@@ -338,9 +338,9 @@ def wide(device: torch.device) -> Workload:
     return loaded("exported", Wide().eval().to(device), torch.randn(8, 64, 64, 64, device=device))
 
 
-@pytest.mark.parametrize("model", ["measured", "analytic"])
+@pytest.mark.parametrize("model", ["measured", "kernels", "analytic"])
 def test_costs_are_those_of_the_device(model: str) -> None:
-    costs, others = wide(GPU).cost(model), wide(CPU).cost(model)
+    costs, others = wide(GPU).cost(model), wide(CPU).cost("measured" if model == "kernels" else model)
     assert not any(call.estimated for call in costs.calls)
     assert 0 < costs.total < others.total
     assert [call.op for call in costs.calls] == [call.op for call in others.calls]
@@ -354,6 +354,50 @@ def test_what_pays_on_the_device() -> None:
     assert new.trace.count("once") > 0
     wl.compare(new, **TOLERANCE[torch.float32]).check()
     assert {value.device for value in new.params.values()} == {GPU}
+
+
+class Small(nn.Module):
+    """Layers that take less than their launches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*[nn.Linear(64, 64) for _ in range(10)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+def test_kernels_cost_less_than_calls() -> None:
+    wl = loaded("exported", Small().eval().to(GPU), torch.randn(4, 64, device=GPU))
+    kernels, calls = wl.cost("kernels"), wl.cost("measured")
+    assert not any(call.estimated for call in kernels.calls)
+    assert 0 < kernels.total < calls.total
+    new, report = gsl.optimize(wl, rules=rules.GPU, cost="kernels", budget=10)
+    assert report.taken, str(report)
+    assert report.decision.endswith("times faster in a CUDA graph")
+    wl.compare(new, **TOLERANCE[torch.float32]).check()
+
+
+class Reads(nn.Module):
+    """Reads a number from the device in the middle."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[x > 0].relu().relu().sum()
+
+
+def test_what_waits_for_the_device_is_no_cuda_graph() -> None:
+    wl = loaded("exported", Reads().to(GPU), torch.randn(4, 64, device=GPU))
+    once = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="once")
+    with pytest.raises(WorkloadError, match=r"can't be timed: .* CUDA graph .*use cost='measured'"):
+        gsl.optimize(wl, rules=once, cost="kernels", budget=10)
+    assert any(call.estimated for call in wl.cost("kernels").calls)
+    new, report = gsl.optimize(wl, rules=once, budget=10)
+    wl.compare(new).check()
+    assert report.trials
+    small = loaded("exported", Small().eval().to(GPU), torch.randn(4, 64, device=GPU))  # random numbers are drawn
+    assert gsl.optimize(small, rules=rules.GPU, cost="kernels", budget=5).report.before is not None
 
 
 def test_rules_for_the_device_are_tried_there() -> None:
