@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gsl.kernels.layers import CONV2D, LINEAR, Window, added, conv_formula, conv_plain
+from gsl.kernels.layers import CONV2D, LINEAR, Window, added, conv_formula, conv_plain, finished
 from gsl.kernels.operator import ACTIVATIONS, Kernel, add_kernel, fastest, packed
 
 _LAST: Final = torch.channels_last
@@ -51,13 +51,12 @@ def conv_on_gpu(
     x = x.contiguous(memory_format=_LAST)
 
     def make() -> Kernel | None:
-        if torch.cuda.is_current_stream_capturing():  # what is made now would belong to the graph
-            return None
         shape = ("conv2d", x.device, x.dtype, x.shape, weight.shape, bias is None, adds, window, name)
         ways = _conv_ways(x, weight, bias, addend, window, name)
         return fastest(shape, "plain", ways, x, weight, bias, addend, seconds=seconds_on_gpu)
 
-    run = packed(weight, bias, (window, name, adds), make) or partial(conv_plain, ACTIVATIONS[name], window)
+    own = packed(weight, bias, (window, name, adds), make, captures=torch.cuda.is_current_stream_capturing())
+    run = own or partial(conv_plain, ACTIVATIONS[name], window)
     return run(x, weight, bias, addend)
 
 
@@ -80,7 +79,19 @@ def _conv_ways(
     }
     if activation == "relu":
         ways["cudnn"] = lambda: _by_cudnn(own, window, (x, weight, bias, addend))
+    if weight.shape[2:] == (1, 1) and window == Window.of():
+        ways["product"] = lambda: partial(_by_product, own.flatten(1), activation)
     return ways
+
+
+def _by_product(
+    matrix: Tensor, activation: str, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
+) -> Tensor:
+    """A convolution that looks at one place at a time: a product of the places with a matrix of the channels."""
+    places = x.permute(0, 2, 3, 1)
+    if addend is None:
+        return linear_on_gpu(places, matrix, bias, activation=activation).permute(0, 3, 1, 2)
+    return finished(F.linear(places, matrix, bias).permute(0, 3, 1, 2), addend, ACTIVATIONS[activation])
 
 
 def _by_cudnn(own: Tensor, window: Window, call: tuple[Tensor | None, ...]) -> Kernel | None:

@@ -259,10 +259,10 @@ def conv_plain(
     activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
 ) -> Tensor:
     w = window
-    return _finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
+    return finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
 
 
-def _finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
+def finished(result: Tensor, addend: Tensor | None, activation: Activation) -> Tensor:
     """A convolution, which is overwritten where it can be, with what follows it."""
     result = result.contiguous(memory_format=_LAST)
     if addend is not None:
@@ -294,7 +294,7 @@ def _followed(run: Kernel | None, activation: Activation) -> Kernel | None:
     """A run, and then an addition and an activation."""
     if run is None:
         return None
-    return lambda x, weight, bias, addend: _finished(run(x, weight, bias), addend, activation)
+    return lambda x, weight, bias, addend: finished(run(x, weight, bias), addend, activation)
 
 
 def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> Kernel:
@@ -322,7 +322,7 @@ def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activat
     def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
         if addend.shape != window.shape(x, weight) or addend.dtype != torch.float32:
             assert alone is not None
-            return _finished(alone(x, weight, bias), addend, activation)
+            return finished(alone(x, weight, bias), addend, activation)
         result: Tensor = _conv_onednn_with_addition(
             x, addend.contiguous(memory_format=_LAST), own, bias, *moves, "add", 1.0, relu, [], ""
         )

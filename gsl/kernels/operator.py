@@ -116,17 +116,23 @@ class _Entry:
     versions: tuple[int, int]
     made: Any
     """``None`` before the second use."""
+    captured: list[Any]
+    """The forms, also earlier ones, that CUDA graphs read at each replay: they stay as long as the weight."""
 
 
 _ENTRIES: Final[dict[Hashable, _Entry]] = {}
+NEVER: Final = (-1, -1)
+"""The versions of no tensors."""
 
 
-def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make: PackWeight) -> Any:
+def packed(
+    weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make: PackWeight, *, captures: bool = False
+) -> Any:
     """The object that ``make`` makes of a weight and a bias, ``None`` at the first use of them.
 
     A weight that is computed anew for each call is so never packed. Views of the same memory, that lie in it alike,
     share what is made. It is made again when torch's version counters tell that a tensor was changed, and after a step
-    of an optimiser.
+    of an optimiser. While a CUDA graph ``captures`` the call, nothing is made, which would belong to the graph.
     """
     memory = weight.untyped_storage()
     key: Hashable
@@ -142,9 +148,12 @@ def packed(weight: torch.Tensor, bias: torch.Tensor | None, how: Hashable, make:
     entry = _ENTRIES.get(key)
     if entry is None or entry.versions != versions:
         gone = weakref.ref(memory, lambda _: _ENTRIES.pop(key, None))
-        _ENTRIES[key] = _Entry(gone, held, versions, None)
+        _ENTRIES[key] = _Entry(gone, held, versions, None, [] if entry is None else entry.captured)
         return None
-    if entry.made is None:
+    if captures:
+        if entry.made is not None and entry.made not in entry.captured:
+            entry.captured.append(entry.made)
+    elif entry.made is None:
         entry.made = make()
     return entry.made
 
@@ -155,9 +164,9 @@ def _forget_trained(optimiser: torch.optim.Optimizer, *_: Any) -> None:
         return
     weights = [weight for group in optimiser.param_groups for weight in group["params"]]
     changed = {id(weight.untyped_storage()) for weight in weights if weight.layout == torch.strided}
-    for key, entry in list(_ENTRIES.items()):
+    for entry in list(_ENTRIES.values()):
         if {id(entry.weight()), id(entry.bias)} & changed:
-            _ENTRIES.pop(key, None)
+            entry.versions, entry.made = NEVER, None
 
 
 register_optimizer_step_post_hook(_forget_trained)
@@ -169,7 +178,10 @@ def entries() -> list[Any]:
 
 
 def clear() -> None:
-    """Forget all packed weights, and free their memory. Calls after that pack anew."""
+    """Forget all packed weights, and free their memory. Calls after that pack anew.
+
+    CUDA graphs that were captured before must not be replayed after it.
+    """
     _ENTRIES.clear()
 
 

@@ -22,6 +22,7 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "moved": ([2, 1], [1, 2], [1, 2], 1),
     "groups": ([1, 1], [1, 1], [1, 1], 4),
     "depthwise": ([1, 1], [1, 1], [1, 1], 8),
+    "point": ([1, 1], [0, 0], [1, 1], 1),
 }
 LAST = torch.channels_last
 
@@ -65,13 +66,14 @@ def test_linear(activation: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("kind", WINDOWS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("way", ["plain", "channels last", "cudnn", ""])
+@pytest.mark.parametrize("way", ["plain", "channels last", "cudnn", "product", ""])
 def test_conv(way: str, dtype: torch.dtype, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way:
         name = "gsl.kernels.operator._fastest"
         monkeypatch.setattr(name, lambda plain, calls, seconds: way if way in calls else plain)
     window = WINDOWS[kind]
-    weight, bias = random(16, 8 // window[3], 3, 3, dtype=dtype), random(16, dtype=dtype)
+    side = 1 if kind == "point" else 3
+    weight, bias = random(16, 8 // window[3], side, side, dtype=dtype), random(16, dtype=dtype)
     x = random(2, 8, 12, 10, dtype=dtype)
     for activation in ("none", "relu", "silu"):
         for data in (x, x.contiguous(memory_format=LAST), x[:1, :, :8]):
@@ -87,7 +89,7 @@ def test_conv(way: str, dtype: torch.dtype, kind: str, monkeypatch: pytest.Monke
                         assert found.is_contiguous(memory_format=LAST)
                     assert addend is None or torch.equal(addend, kept)
     chosen = {name for shape, name in kernels.choices().items()}
-    assert chosen <= {"plain", "channels last", "cudnn"}
+    assert chosen <= {"plain", "channels last", "cudnn", *(["product"] if kind == "point" else [])}
     assert not way or chosen <= {"plain", way}
     assert len(chosen) > 0
 

@@ -6,7 +6,9 @@ import gc
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.kernels import LINEAR
-from gsl.kernels.operator import ACTIVATIONS, entries
+from gsl.kernels.operator import ACTIVATIONS, entries, packed
 from tests.helpers.nets import OfOne
 
 X, W, B, Y = torch.randn(3, 5, 32), torch.randn(48, 32) / 6, torch.randn(48), torch.randn(3, 5, 48)
@@ -147,6 +149,36 @@ def test_the_packed_form_lives_as_long_as_the_weight() -> None:
     assert len(entries()) == 1
     del view
     gc.collect(1)
+    assert not entries()
+
+
+@pytest.mark.parametrize("change", ["in place", "by a fused optimiser"])
+def test_what_a_cuda_graph_reads_lives_as_long_as_the_weight(change: str) -> None:
+    """A graph reads the memory that it has captured, also when the weight is packed anew."""
+    weight = torch.nn.Parameter(W.clone())
+    pack = partial(packed, weight, None, "for a graph", lambda: torch.zeros(3))
+    assert pack(captures=True) is None
+    assert pack(captures=True) is None, "it would be made within the graph"
+    read = weakref.ref(pack())
+    for _ in range(2):
+        assert pack(captures=True) is read()
+    if change == "in place":
+        with torch.no_grad():
+            weight.mul_(2)
+    else:
+        weight.grad = torch.ones_like(weight)
+        torch.optim.SGD([weight], lr=1.0, fused=True).step()
+    assert pack() is None
+    second = weakref.ref(pack())
+    assert second() is not read()
+    assert read() is not None
+    with torch.no_grad():
+        weight.mul_(2)
+    assert pack() is None
+    assert second() is None, "no graph has read it"
+    del weight, pack
+    gc.collect(1)
+    assert read() is None
     assert not entries()
 
 
