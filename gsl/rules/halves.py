@@ -1,7 +1,7 @@
 """Rules for inference in half precision, whose kernels compute in float32 and round their result once.
 
-They hold up to that rounding, which is that of the dtype itself. To a verifier they do not: of what operators mean, a
-cast alone rounds. So they are no part of the rule book.
+They hold up to that rounding, which is that of the dtype itself. Those that fold weights round these as well, which a
+verifier refutes; so they are no part of the rule book.
 """
 
 from __future__ import annotations

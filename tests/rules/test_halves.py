@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from gsl import Refuted, Workload
+from gsl import Refuted, Supported, Workload
 from gsl.graph import Node
 from gsl.rules import HALVES, IDIOMS, NORMAL, RULES
 from tests.rules.harness import Build, View, build, shown
@@ -56,14 +56,24 @@ class Norm(nn.Module):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_norm_is_the_same_to_the_last_bit(dtype: str) -> None:
-    """To a verifier it is another one: of what operators mean, a cast alone rounds."""
     for scale in (1e-3, 1.0, 300.0):
         x = (torch.randn(50, 64) * scale).to(getattr(torch, dtype))
         old = Workload.from_torch(Norm(), (x,))
         new = HALVES["rms-norm-of-halves"](old)
         assert new.op_counts() == {"nn.rms_norm": 1}
         assert torch.equal(new(x), old(x))
-    assert isinstance(HALVES["rms-norm-of-halves"].verify(max_examples=40), Refuted)
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("rms-norm-of-halves", Supported), ("rms-norm-of-halves-scale", Supported),
+        ("conv-batch-norm-of-halves", Refuted), ("dense-batch-norm-of-halves", Refuted),
+    ],
+)  # fmt: skip
+def test_what_a_verifier_says(name: str, verdict: type) -> None:
+    """Weights that are folded are rounded."""
+    assert isinstance(HALVES[name].verify(max_examples=40), verdict)
 
 
 class Promoted(nn.Module):

@@ -278,6 +278,31 @@ def test_a_mistake_on_few_numbers_is_found(make: Callable[[], Subst]) -> None:
     assert isinstance(verify(make(), suggest=False), Refuted)
 
 
+def halves_between_casts(make: Callable[[Any], Any], dtype: str = "float16") -> tuple[Any, Any]:
+    """A function in float32 with its result in another dtype, and the same function of what is cast before."""
+    x = pat.Wildcard(dtype="float32")
+    return op.Cast(make(x), dtype=dtype), make(op.Cast(x, dtype=dtype))
+
+
+def in_float32(make: Callable[[Any], Any], dtype: str = "float16") -> tuple[Any, Any]:
+    """A function in float32 between two casts, and the function alone."""
+    x = pat.Wildcard(dtype=dtype)
+    return op.Cast(make(op.Cast(x, dtype="float32")), dtype=dtype), make(x)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("function", [op.Exp, op.Softmax, op.RMSNorm, op.ReLU, lambda x: op.Tanh(x) * 3.0])
+def test_only_outputs_have_the_rounding_of_their_dtype(function: Callable[[Any], Any], dtype: str) -> None:
+    source, target = in_float32(function, dtype)
+    assert isinstance(verify(Subst(source, target), max_examples=40), Supported)
+    assert isinstance(verify(Subst(source, target * 1.0001), max_examples=40, suggest=False), Refuted)
+    used_again = Subst(op.Cast(source, dtype="float32"), op.Cast(target, dtype="float32"))
+    rounds_before = Subst(*halves_between_casts(function, dtype))
+    expected = Supported if function is op.ReLU else Refuted
+    assert isinstance(verify(used_again, max_examples=40, suggest=False), expected)
+    assert isinstance(verify(rounds_before, max_examples=40, suggest=False), expected)
+
+
 @pytest.mark.parametrize("dtypes", [("int32", "float64", "int32"), ("uint8", "float16", "int64")])
 def test_casts_that_keep_all_numbers(dtypes: tuple[str, str, str]) -> None:
     assert isinstance(verify(cast_twice(*dtypes), max_examples=40), Supported)

@@ -15,7 +15,7 @@ from gsl.verify import Verdict, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.mutate import rebuilt
 from tests.verify.wrong_rules import VARIANTS
-from tests.verify.wrong_rules.table import KNOWN, lacking
+from tests.verify.wrong_rules.table import EXACT_HALVES, KNOWN, lacking
 
 FIRST = sorted({variant.of: name for name, variant in reversed(VARIANTS.items())}.values())
 """A variant of each rule."""
@@ -59,7 +59,8 @@ def test_a_rule_without_a_variant_is_named_with_the_file_of_its_neighbours() -> 
         "add-zero": [f"{folder}/normal.py"], "attention": [f"{folder}/attention.py"],
         "int8-conv": [f"{folder}/packed.py"],
     }  # fmt: skip
-    assert {rule.name for rules in (NORMAL, IDIOMS, CPU, GPU, APPROXIMATE) for rule in rules} | {*RULES} == {*KNOWN}
+    sets = (NORMAL, IDIOMS, EXACT_HALVES, CPU, GPU, APPROXIMATE)
+    assert {rule.name for rules in sets for rule in rules} | {*RULES} == {*KNOWN}
     assert lacking([])["gelu-erf"] == [folder]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -58,6 +58,13 @@ class StraightLineProgram:
     """The numbers that leaves are demanded to have, by name."""
     outputs: tuple[tuple[tuple[int, ...], int, TensorType], ...]
     """Path, slot and declared type of each output; the fields of a tuple are outputs of their own."""
+
+    def with_exact_outputs(self) -> StraightLineProgram:
+        """The same, but for casts that do nothing but make outputs, which keep all digits as all other calls do."""
+        used = {slot for step in self.steps for slot in step.operands}
+        made = {slot for _, slot, _ in self.outputs} - used
+        steps = [replace(step, rounding="") if step.result in made else step for step in self.steps]
+        return replace(self, steps=tuple(steps))
 
     def filled(self, leaves: Mapping[str, Any], literal: Callable[[Any], Any]) -> list[Any]:
         """The slots with values of the leaves, and what a function makes of the literals."""

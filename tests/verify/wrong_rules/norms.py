@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import RuleSides, along, precise, same_dtype, weight
+from gsl.rules.common import HALF_DTYPES, RuleSides, along, precise, same_dtype, weight
 from gsl.rules.fold import affine
 from tests.verify.wrong_rules.table import wrong
 
@@ -58,3 +58,28 @@ def _() -> RuleSides:
 def _() -> RuleSides:
     """the last axis only"""
     return layer_norm(axis=(-1,))
+
+
+@wrong("rms-norm-of-halves")
+def _() -> RuleSides:
+    """another epsilon"""
+    x = pat.Wildcard()
+    norm = op.RMSNorm(op.Cast(x, dtype="float32"))
+    halves = norm.like(x, epsilon=norm.epsilon * 1.5)
+    return op.Cast(norm, dtype=x.dtype), halves, attr.In(x.dtype, HALF_DTYPES)
+
+
+@wrong("rms-norm-of-halves")
+def _() -> RuleSides:
+    """what is rounded before the norm, too"""
+    x = pat.Wildcard(dtype="float32")
+    norm = op.RMSNorm(x)
+    return op.Cast(norm, dtype="float16"), norm.like(op.Cast(x, dtype="float16"))
+
+
+@wrong("rms-norm-of-halves-scale")
+def _() -> RuleSides:
+    """the weight before the norm"""
+    x, w = pat.Wildcard(), pat.Wildcard()
+    norm = op.RMSNorm(x)
+    return norm * w, norm.like(x * w), attr.In(x.dtype, HALF_DTYPES) & same_dtype(x, w)

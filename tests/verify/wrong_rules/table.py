@@ -10,10 +10,12 @@ from pathlib import Path
 
 from gsl import Subst
 from gsl.errors import DroppedAttributeWarning
-from gsl.rules import APPROXIMATE, CPU, GPU, IDIOMS, NORMAL, RULES
+from gsl.rules import APPROXIMATE, CPU, GPU, HALVES, IDIOMS, NORMAL, RULES
 from gsl.rules.common import RuleSides
 
-KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *CPU, *GPU, *APPROXIMATE)}
+EXACT_HALVES = [rule for rule in HALVES if rule.name.startswith("rms-norm")]
+"""The rules for half precision that round no weights."""
+KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *EXACT_HALVES, *CPU, *GPU, *APPROXIMATE)}
 """The rules that have variants: those of the book, and of the sets beside it."""
 
 UNDRAWN = {"lent-shape": "tests/rules/test_normal.py", "attention-of-groups": "tests/rules/test_gpu.py"}
