@@ -86,12 +86,12 @@ def attention_of_groups() -> RuleSides:
     heads = [op.Reshape(each, newshape=each.shape[:2] + each.shape[3:]) for each in (k, v)]
     source = pat.Alt(masked, plain)
     targets = [masked.like(q, *heads, mask, enable_gqa=True), plain.like(q, *heads, enable_gqa=True)]
-    fits = [
-        (few.shape[2] == 1) & (many.shape == few.shape[:2] + many.shape[2:3] + few.shape[3:])
-        & (whole.shape == few.shape[:1] + q.shape[1:2] + few.shape[3:])
-        for few, many, whole in zip((k, v), wide, repeated, strict=True)
-    ]  # fmt: skip
-    return source, pat.Match(source, targets), k.shape[1] == v.shape[1], *fits
+    fits = [k.shape[1] == v.shape[1]]
+    for few, many, whole in zip((k, v), wide, repeated, strict=True):
+        fits += [many.ndim == 5, few.shape[2] == 1, *(few.shape[axis] == many.shape[axis] for axis in (0, 1, 3, 4))]
+        fits += [whole.ndim == 4, *(many.shape[axis] == whole.shape[to] for axis, to in ((0, 0), (3, 2), (4, 3)))]
+        fits.append(whole.shape[1] == q.shape[1])
+    return source, pat.Match(source, targets), *fits
 
 
 GPU = RuleSet((

@@ -164,7 +164,8 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         if target is not None and (not is_given or plain):
             filled = tuple([s.size(size) for size in target])
             goal = Goal(filled, goal.dtype)
-            s.solve(x, Goal(_refactored(s, filled, s.wanted(x, ANY).rank), goal.dtype))
+            draft.sizes = list(filled)
+            s.solve(x, Goal(_refactored(s, filled, s.wanted(x, ANY)), goal.dtype))
         else:
             s.solve(x, Goal(None, goal.dtype))
             goal = s.wanted(draft, goal)
@@ -174,7 +175,7 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if goal.shape is not None:
         options = [_completed(goal.shape, prod(x.dims))]
     else:
-        options = [_refactored(s, x.dims, goal.ndim) for _ in range(3)]
+        options = [_refactored(s, x.dims, goal) for _ in range(3)]
         options.append(x.dims)
     s.attr(draft, "newshape", dict.fromkeys(options))
 
@@ -188,9 +189,15 @@ def _completed(shape: Sequence[int | None], elements: int) -> tuple[int, ...]:
     return tuple([size if size is not None else rest if i == open_[0] else 1 for i, size in enumerate(shape)])
 
 
-def _refactored(s: Solver, shape: Sequence[int], rank: int | None) -> tuple[int, ...]:
-    """A shape with as many elements, from the prime factors of the given one."""
-    count = prod(shape)
+def _refactored(s: Solver, shape: Sequence[int], goal: Goal) -> tuple[int, ...]:
+    """A shape with as many elements as another one, from the prime factors of what sizes that are wanted leave."""
+    wanted = goal.sizes(pick(s.choices, (1, 2, 3, 4)) if goal.rank is None else goal.rank)
+    places = [axis for axis, size in enumerate(wanted) if size is None]
+    sizes = [1 if size is None else size for size in wanted]
+    known = prod(sizes)
+    if known == 0 or prod(shape) % known or (not places and prod(shape) != known):
+        raise Dead("the numbers of elements differ")
+    count = prod(shape) // known
     factors = []
     for prime in (2, 3, 5, 7, 11, 13):
         while count % prime == 0 and count > 1:
@@ -198,14 +205,8 @@ def _refactored(s: Solver, shape: Sequence[int], rank: int | None) -> tuple[int,
             count //= prime
     if count > 1:
         factors.append(count)
-    rank = pick(s.choices, (1, 2, 3, 4)) if rank is None else rank
-    if rank == 0:
-        if factors:
-            raise Dead("more than one element")
-        return ()
-    sizes = [1] * rank
     for factor in factors:
-        sizes[s.choices.index(rank)] *= factor
+        sizes[places[s.choices.index(len(places))]] *= factor
     return tuple(sizes)
 
 
@@ -247,8 +248,12 @@ def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         return
     rank = s.rank(goal) if wanted is None else len(wanted)
     full = tuple([s.size(size) for size in (wanted or [None] * rank)])
-    cut = s.choices.index(rank + 1)
-    s.solve(x, Goal(tuple([1 if s.choices.index(2) else size for size in full[cut:]]), goal.dtype))
+    draft.sizes = list(full)
+    narrow = s.wanted(x, ANY)
+    cut = s.choices.index(rank + 1) if narrow.rank is None else max(0, rank - narrow.rank)
+    few = narrow.sizes(rank - cut)
+    drawn = [size if size is not None else 1 if s.choices.index(2) else most for size, most in zip(few, full[cut:])]
+    s.solve(x, Goal(tuple(drawn), goal.dtype))
     s.attr(draft, "shape", [full])
 
 
@@ -326,7 +331,7 @@ def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if len(like.shape) < skipped:
         raise Dead(f"rank {len(like.shape)} where axes from {skipped} on are wanted")
     first = like.shape[:kept] if kept == skipped else [s.choices.size() for _ in range(kept)]
-    s.solve(draft.operands[0], Goal((*first, *_refactored(s, like.shape[skipped:], None)), goal.dtype))
+    s.solve(draft.operands[0], Goal((*first, *_refactored(s, like.shape[skipped:], ANY)), goal.dtype))
 
 
 RULES: dict[str, ShapeRule] = {

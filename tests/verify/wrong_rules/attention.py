@@ -84,3 +84,32 @@ def _() -> RuleSides:
     soft = op.Softmax(op.Matmul(q, k), axis=2)
     targets = [op.Attention(q, turned(k), values, scale=1.0) for values in (w, v)]
     return [op.Matmul(soft, v), op.Matmul(soft, w)], targets, v.shape == w.shape, *conditions
+
+
+def of_groups(*, behind: bool = False, **how: float) -> RuleSides:
+    """Attention with heads that are repeated beside each other, or one row of them behind the other one."""
+    q, k, v = pat.Wildcard(ndim=4, dtype="float64"), *(pat.Wildcard(ndim=5, dtype="float64") for _ in range(2))
+    wide = [op.BroadcastTo(k), op.BroadcastTo(v)]
+    repeated = [op.Reshape(each) for each in wide]
+    attention = op.Attention(q, *repeated, enable_gqa=False)
+    times, heads = (1, 2) if behind else (2, 1)
+    fits = [k.shape[heads] == v.shape[heads]]
+    for few, many, whole in zip((k, v), wide, repeated):
+        fits += [many.ndim == 5, few.shape[times] == 1]
+        fits += [few.shape[axis] == many.shape[axis] for axis in (0, heads, 3, 4)]
+        fits += [whole.ndim == 4, *(many.shape[axis] == whole.shape[to] for axis, to in ((0, 0), (3, 2), (4, 3)))]
+        fits.append(whole.shape[1] == q.shape[1])
+    few = [op.Squeeze(each, axis=(times,)) for each in (k, v)]
+    return attention, attention.like(q, *few, enable_gqa=True, **how), *fits
+
+
+@wrong("attention-of-groups", condition="")
+def _() -> RuleSides:
+    """heads that are repeated behind each other"""
+    return of_groups(behind=True)
+
+
+@wrong("attention-of-groups", condition="")
+def _() -> RuleSides:
+    """another factor"""
+    return of_groups(scale=1.5)

@@ -18,7 +18,7 @@ EXACT_HALVES = [rule for rule in HALVES if rule.name.startswith("rms-norm")]
 KNOWN = {rule.name: rule for rule in (*RULES.values(), *NORMAL, *IDIOMS, *EXACT_HALVES, *CPU, *GPU, *APPROXIMATE)}
 """The rules that have variants: those of the book, and of the sets beside it."""
 
-UNDRAWN = {"lent-shape": "tests/rules/test_normal.py", "attention-of-groups": "tests/rules/test_gpu.py"}
+UNDRAWN = {"lent-shape": "tests/rules/test_normal.py"}
 """Rules of which no instance can be drawn, with the file that shows that a wrong variant has other numbers."""
 
 
