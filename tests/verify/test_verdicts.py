@@ -147,7 +147,12 @@ halves = op.Split(p, indices_or_sections=2, axis=1)
 of_rows = op.GroupNorm(p, num_groups=1)
 strided = op.Conv2D(image, w, strides=(2, 2), padding=(0, 0, 0, 0), groups=1, data_layout="NCHW", out_layout="")
 every_second = op.StridedSlice(image, begin=(0, 0), end=image.shape[2:], strides=(2, 2), axes=(2, 3))
+few = op.ExpandDims(image, axis=2, num_newaxis=1)
+many = op.BroadcastTo(few)
+of_heads = [many.ndim == 5, *(many.shape[axis] == few.shape[axis] for axis in (0, 1, 3, 4))]
+repeated = op.Reshape(many, newshape=many.shape[:1] + attr.Tuple(many.shape[1] * many.shape[2]) + many.shape[3:])
 WRONG_IN_FEW_CASES = {
+    "rows of heads behind each other": (repeated, op.Tile(image, reps=attr.Tuple(1, many.shape[2], 1, 1)), *of_heads),
     "int64 by way of int32": (cast(n, "int32", "int64"), n),
     "a sum of bytes that are cast": (cast(a + b, "int32"), cast(a, "int32") + cast(b, "int32")),
     "two slopes that may be negative": (leaky, slope),
@@ -169,6 +174,7 @@ WRONG_IN_FEW_CASES = {
                                     strided.kernel_size[0] == 1),
 }  # fmt: skip
 RIGHT_IN_ALL = {
+    "each head several times": (repeated, op.Repeat(image, repeats=many.shape[2], axis=1), *of_heads),
     "int32 by way of int64": (cast(m, "int64", "int32"), m),
     "two slopes that are not negative": (leaky, slope, inner.alpha > 0, leaky.alpha > 0),
     "a quotient and its remainder": (op.FloorDivide(n, k) * k + op.FloorMod(n, k), n, n.shape == k.shape),

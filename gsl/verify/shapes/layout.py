@@ -165,7 +165,7 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             filled = tuple([s.size(size) for size in target])
             goal = Goal(filled, goal.dtype)
             draft.sizes = list(filled)
-            s.solve(x, Goal(_refactored(s, filled, s.wanted(x, ANY)), goal.dtype))
+            s.solve(x, Goal(_refactored(s, filled, _wanted(s, x)), goal.dtype))
         else:
             s.solve(x, Goal(None, goal.dtype))
             goal = s.wanted(draft, goal)
@@ -189,8 +189,29 @@ def _completed(shape: Sequence[int | None], elements: int) -> tuple[int, ...]:
     return tuple([size if size is not None else rest if i == open_[0] else 1 for i, size in enumerate(shape)])
 
 
+def _wanted(s: Solver, draft: NodeDraft) -> Goal:
+    """The goal of a draft, of an expansion with the rank that follows from that of its operand."""
+    goal = s.wanted(draft, ANY)
+    if goal.rank is None and draft.op in ("broadcast_to", "expand_dims"):
+        rank = _wanted(s, draft.operand(0)).rank
+        if rank is not None:
+            more = s.given_attr(draft, "num_newaxis")[1] or 1 if draft.op == "expand_dims" else 0
+            return Goal(None, goal.dtype, rank + more)
+    return goal
+
+
 def _refactored(s: Solver, shape: Sequence[int], goal: Goal) -> tuple[int, ...]:
-    """A shape with as many elements as another one, from the prime factors of what sizes that are wanted leave."""
+    """A shape with as many elements as another one, from the prime factors of what sizes that are wanted leave.
+
+    Where it is to have one axis more, or less, often one axis is split, or two of them are merged.
+    """
+    near = 0 if goal.rank is None or goal.shape is not None else goal.rank - len(shape)
+    if near in (1, -1) and len(shape) >= 2 - near and s.choices.index(2):
+        axis = s.choices.index(len(shape) - (near < 0))
+        if near < 0:
+            return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+        part = pick(s.choices, [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0])
+        return (*shape[:axis], part, shape[axis] // part, *shape[axis + 1 :])
     wanted = goal.sizes(pick(s.choices, (1, 2, 3, 4)) if goal.rank is None else goal.rank)
     places = [axis for axis, size in enumerate(wanted) if size is None]
     sizes = [1 if size is None else size for size in wanted]
@@ -249,10 +270,12 @@ def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     rank = s.rank(goal) if wanted is None else len(wanted)
     full = tuple([s.size(size) for size in (wanted or [None] * rank)])
     draft.sizes = list(full)
-    narrow = s.wanted(x, ANY)
+    narrow = _wanted(s, x)
     cut = s.choices.index(rank + 1) if narrow.rank is None else max(0, rank - narrow.rank)
     few = narrow.sizes(rank - cut)
-    drawn = [size if size is not None else 1 if s.choices.index(2) else most for size, most in zip(few, full[cut:])]
+    only = s.choices.index(rank - cut) if few and s.choices.index(2) else None
+    grows = [axis == only if only is not None else bool(s.choices.index(2)) for axis in range(len(few))]
+    drawn = [size or (1 if grow else most) for size, grow, most in zip(few, grows, full[cut:])]
     s.solve(x, Goal(tuple(drawn), goal.dtype))
     s.attr(draft, "shape", [full])
 
