@@ -69,6 +69,16 @@ def infer(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any], opaque: 
     return opaque(op, operands, attrs)
 
 
+def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a canonical call; ``None`` also for a call whose type depends on sizes that are not known."""
+    try:
+        return infer(op, operands, attrs, lambda op, operands, attrs: None)
+    except ValueError:
+        if meaning.has_symbols(tuple([operand.type for operand in operands])):
+            return None
+        raise
+
+
 def _field_type(whole: Node, index: int) -> Type | None:
     """The type of a field of a tuple, ``None`` where that of the tuple is not known. ValueError if there is none."""
     fields = whole.type

@@ -12,7 +12,6 @@ import onnx_ir as ir
 from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
-from gsl.front.core.infer import dtype_of_number
 from gsl.front.onnx import opaque
 from gsl.front.onnx.copying import beside, copied
 from gsl.front.onnx.run import session
@@ -20,7 +19,6 @@ from gsl.front.onnx.types import DTYPES, NameOf, annotate, array_to_torch, numbe
 from gsl.graph import Node, Op, SymDim, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.types import unknown_size
-from gsl.spec.meaning import has_symbols
 from gsl.spec.natives import OnnxOp
 
 LARGE = 1024
@@ -33,16 +31,6 @@ def infer(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Mapping[st
     ``model`` has the versions of the operators, and the functions.
     """
     return core.infer(op, operands, attrs, partial(_infer_opaque, model))
-
-
-def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-    """The type of a canonical call; ``None`` also for a call whose type depends on sizes that are not known."""
-    try:
-        return core.infer(op, operands, attrs, lambda op, operands, attrs: None)
-    except ValueError:
-        if has_symbols(tuple([operand.type for operand in operands])):
-            return None
-        raise
 
 
 def declared_types(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
@@ -157,4 +145,4 @@ def _run(model: ir.Model, node: Node, values: Sequence[Any]) -> Any:
     return tuple(map(array_to_torch, found)) if isinstance(found, tuple) else array_to_torch(found)
 
 
-__all__ = ["declared_types", "dtype_of_number", "evaluate", "infer", "inferred"]
+__all__ = ["declared_types", "evaluate", "infer", "is_known"]

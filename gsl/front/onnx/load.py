@@ -11,14 +11,14 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.front.core.handle import NativeLeaf, Reading, Single
-from gsl.front.core.infer import refined, shortest
+from gsl.front.core.infer import inferred, refined, shortest
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.copying import quick
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.files import check_version, checked, version_of
-from gsl.front.onnx.infer import declared_types, infer, inferred
+from gsl.front.onnx.infer import declared_types, infer
 from gsl.front.onnx.spellings.reading import SMALL
 from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, data_of
 from gsl.front.tree import Canon

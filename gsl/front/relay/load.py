@@ -11,7 +11,7 @@ from tvm import ir, relay
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Reading, Single
-from gsl.front.core.infer import refined
+from gsl.front.core.infer import inferred, refined
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.relay import opaque, spellings
 from gsl.front.relay.handle import (
@@ -25,7 +25,7 @@ from gsl.front.relay.handle import (
     unique_names,
 )
 from gsl.front.relay.spellings.table import items, name_of
-from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer, infer_local, inferred
+from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer, infer_local
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import pattern
 from gsl.front.tvm.tensors import known_dtype, to_torch

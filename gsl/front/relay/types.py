@@ -172,16 +172,6 @@ def infer(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, A
     return core.infer(op, operands, attrs, partial(_infer_opaque, module))
 
 
-def inferred(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
-    """The same as :func:`infer`, but ``None`` also for a call whose type depends on sizes that are not known."""
-    try:
-        return infer(None, op, operands, attrs)
-    except ValueError:
-        if has_symbols(tuple([operand.type for operand in operands])):
-            return None
-        raise
-
-
 def _infer_opaque(module: Any, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
     """The type that Relay finds for an opaque call; ``None`` where it has no type for an operand, and for a group."""
     if isinstance(op, Subgraph):
