@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final
 
-from gsl.graph import CONST, PARAM, Node
+from gsl.graph import CONST, PARAM, Graph, Node
 
 NUMBERS: Final = (bool, int, float, complex)
 """The classes of the numbers that are literals."""
@@ -78,6 +78,16 @@ def handle_of(node: Node) -> Handle | None:
     """The handle of a node that came from a native call or an input; ``None`` for leaves and new nodes."""
     own = node.native
     return own if isinstance(own, Handle) else None
+
+
+def shown(view: Graph, natives: Callable[[Any], Iterable[Any]]) -> dict[Any, list[Node]]:
+    """The nodes of a view, by the native calls that they stand for. ``natives`` gives those that a reading covers."""
+    found: dict[Any, list[Node]] = {}
+    for node in view.nodes:
+        handle = handle_of(node)
+        for native in () if handle is None else natives(handle.reading):
+            found.setdefault(native, []).append(node)
+    return found
 
 
 def origins(node: Node) -> Iterator[Node]:

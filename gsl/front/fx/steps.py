@@ -16,11 +16,11 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
-from gsl.front.core.handle import handle_of
+from gsl.front.core.handle import shown
 from gsl.front.fx.handle import FxLeaf, FxLeaves, attribute
 from gsl.front.fx.spellings.effects import mutated, mutates_module
 from gsl.front.fx.values import UNKNOWN, Values
-from gsl.graph import INPUT, Graph, Node
+from gsl.graph import INPUT, Graph
 
 _CALLS: Final = ("call_function", "call_method", "call_module")
 
@@ -36,9 +36,9 @@ class FxSteps:
 
     def steps(self, view: Graph) -> list[ProgramStep]:
         """The calls that compute, with the nodes of a view that they stand for."""
-        shown = _shown(view)
+        found = shown(view, lambda reading: filter(None, (reading.native, reading.call)))
         return [
-            ProgramStep(node.name, tuple(shown.get(node, ())), self._key(node), self._weights(node), node)
+            ProgramStep(node.name, tuple(found.get(node, ())), self._key(node), self._weights(node), node)
             for node in self.graph.nodes
             if node.op in _CALLS and not self._is_free(node)
         ]
@@ -145,18 +145,6 @@ class FxSteps:
             case Mapping():
                 return f"{{{', '.join(f'{key}: {self._argument(item)}' for key, item in argument.items())}}}"
         return _described(argument)
-
-
-def _shown(view: Graph) -> dict[fx.Node, list[Node]]:
-    """The view nodes that each native call stands for. Of two calls that are read as one, both stand for them."""
-    found: dict[fx.Node, list[Node]] = {}
-    for node in view.nodes:
-        handle = handle_of(node)
-        if handle is not None:
-            for native in (handle.reading.native, handle.reading.call):
-                if native is not None:
-                    found.setdefault(native, []).append(node)
-    return found
 
 
 def _described(value: Any) -> str:

@@ -90,6 +90,11 @@ def counted(node: ir.Node) -> list[int]:
     return [place for place, value in enumerate(node.outputs) if value.uses() or value.is_graph_output()] or [0]
 
 
+def node_of(native: Any) -> ir.Node | None:
+    """The node that computes what a view node stands for; ``None`` for an input or a weight."""
+    return native.producer() if isinstance(native, ir.Value) else native
+
+
 def is_constant(node: ir.Node | None) -> bool:
     """True for a node of ONNX that makes a tensor that is written in it."""
     return node is not None and node.op_type == "Constant" and not opaque.target_of(node).domain
@@ -476,4 +481,4 @@ def symbol_names(types: OnnxTypes) -> Mapping[Any, str]:
     return {symbol: name for name, symbol in types.symbols.items()}
 
 
-__all__ = ["INITIALIZER", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "symbol_names", "weights_of"]
+__all__ = ["INITIALIZER", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "node_of", "symbol_names", "weights_of"]

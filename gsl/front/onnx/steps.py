@@ -6,23 +6,21 @@ import itertools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
-from gsl.front.core.handle import handle_of
+from gsl.front.core.handle import shown
 from gsl.front.onnx import opaque, run
 from gsl.front.onnx.copying import Copies, beside, copied_node
 from gsl.front.onnx.files import version_of
-from gsl.front.onnx.load import OnnxLoader, is_alias, is_constant
+from gsl.front.onnx.load import OnnxLoader, is_alias, is_constant, node_of
+from gsl.front.onnx.spellings.reading import SMALL
 from gsl.front.onnx.types import annotate, const_tensor
-from gsl.graph import Graph, Node, SymDim, TensorType, Type
-
-SMALL: Final = 128
-"""The number of bytes up to which the elements of a literal may count: axes, shapes, bounds."""
+from gsl.graph import Graph, SymDim, TensorType, Type
 
 
 class OnnxSteps:
@@ -36,14 +34,9 @@ class OnnxSteps:
 
     def steps(self, view: Graph) -> list[ProgramStep]:
         """The nodes that compute, with the nodes of a view that they stand for."""
-        shown: dict[Any, list[Node]] = {}
-        for node in view.nodes:
-            handle = handle_of(node)
-            if handle is not None:
-                for native in (handle.reading.native, *handle.reading.through):
-                    shown.setdefault(native.producer() if isinstance(native, ir.Value) else native, []).append(node)
+        found = shown(view, lambda reading: map(node_of, (reading.native, *reading.through)))
         return [
-            ProgramStep(node.name or node.op_type, tuple(shown.get(node, ())), self._key(node), self._bytes(node), node)
+            ProgramStep(node.name or node.op_type, tuple(found.get(node, ())), self._key(node), self._bytes(node), node)
             for node in self.model.graph
             if not is_constant(node) and not is_alias(node)
         ]

@@ -10,13 +10,13 @@ import onnx_ir as ir
 import torch
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, Handle, Single, handle_of, intact, is_literal, origins
+from gsl.front.core.handle import Arguments, Handle, Single, intact, is_literal, origins
 from gsl.front.core.infer import type_of_literal
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.files import version_of
-from gsl.front.onnx.load import OnnxLeaf
+from gsl.front.onnx.load import OnnxLeaf, node_of
 from gsl.front.onnx.types import NameOf, OnnxTypes, annotate, const_tensor, is_equal, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
@@ -96,10 +96,11 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
             inner.update(tree[1:])
             moved = any(same.get(operand) is not source for source, operand in arguments.items())
             if moved:
-                kept[own.reading] = arguments
                 others.append(node)
-            if not moved or node.op != GETITEM:  # the field of another tuple is another value
-                same[node] = own.reading.native
+                if node.op == GETITEM and own.reading.size == 1:  # the field of another tuple is another value
+                    continue
+                kept[own.reading] = arguments
+            same[node] = own.reading.native
         self.kept, self.inner = kept, inner
         for node in self._places:
             del same[node]
@@ -130,17 +131,14 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         """Let dense layers and convolutions be written together with the bias that is added to them."""
         for node in self._others:
             layer = node.operands[0] if node.op == "nn.bias_add" else None
-            if layer is None or self._is_kept(node) or self._is_kept(layer) or layer in self.outputs:
+            if layer is None or self._stays(node) or self._stays(layer) or layer in self.outputs:
                 continue
             if tuple(layer.users) == (node,) and spellings.takes_bias(layer, node):
                 self._layers.add(layer)
         self.inner = self.inner | self._layers
 
-    def _is_kept(self, node: Node) -> bool:
-        handle = handle_of(node)
-        return node in self._same or (
-            handle is not None and (node in self.inner or (handle.is_root and self.is_kept(handle.reading)))
-        )
+    def _stays(self, node: Node) -> bool:
+        return node in self._same or node in self.inner
 
     def value(self, node: Node) -> Any:
         found = self.values.get(node)
@@ -156,15 +154,13 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
 
     def keep(self, node: Node, reading: Any) -> Any:
         native = reading.native
-        if node.op == GETITEM and reading.size == 1:
-            return self._known(node, self._item(node))
         own = self._all_own(node, native)
         moved: dict[ir.Value, ir.Value] = {}
         for source, view in self.kept[reading].items():
             if isinstance(source, ir.Value) and source is not (value := self.value(view)):
                 moved[source] = value
         if moved:
-            root = _node_of(native)
+            root = node_of(native)
             assert root is not None
             self._move_to(root, reading.through, moved)
         return self._known(node, own)
@@ -177,12 +173,6 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
             if not moved.keys().isdisjoint(inner.inputs):
                 moved[value] = self._again(inner, moved)
         self.changes.moved[root] = moved
-
-    def _item(self, node: Node) -> Any:
-        items = self.fields_of(self.value(node.operands[0]))
-        if items is None:
-            raise FrontEndError(f"{node.name}: {node.operands[0].name} has no fields in ONNX")
-        return items[node.attrs["index"]]
 
     def _again(self, old: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> ir.Value:
         """A node of the model once more, with other inputs."""
@@ -276,7 +266,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
     def _changing(self) -> Set[ir.Node]:
         """The nodes of the old model that will compute something else, or use other values."""
         return {root for native in (*self._places.values(), *(reading.native for reading in self.kept))
-                if (root := _node_of(native)) is not None}  # fmt: skip
+                if (root := node_of(native)) is not None}  # fmt: skip
 
     def _rewrite(self, old: ir.Value, new: NewNode, type: Type | None) -> ir.Value:
         """Let a value of the old model be computed by a new node, of the old type if none is known."""
@@ -295,8 +285,6 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
                 op = opaque.target_named(op)
             if not isinstance(op, str):
                 return self._native(node, op)
-            if op == GETITEM:
-                return self._item(node)
             layer = node.operands[0] if node.operands and node.operands[0] in self._layers else None
             if layer is not None:
                 operands = [self._operand(operand) for operand in (*layer.operands, node.operands[1])]
@@ -401,7 +389,7 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
 
     def _root(self, node: Node) -> ir.Node | None:
         """The last of the nodes of the model in whose places a new one stands."""
-        roots = [_node_of(old.native.reading.native) for old in origins(node)]
+        roots = [node_of(old.native.reading.native) for old in origins(node)]
         known = [root for root in roots if root is not None]
         return known[0] if len(known) == 1 else max(known, key=self.changes.order.__getitem__, default=None)
 
@@ -451,11 +439,6 @@ class OnnxDraft(spellings.OnnxTarget):
         known = [types.of(value) for value in self._inputs]
         is_known = any(isinstance(type, TensorType) and symbol in type.shape for type in known)
         return self._value(TensorType((1,), "int64")) if is_known else None
-
-
-def _node_of(native: Any) -> ir.Node | None:
-    """The node that computes what a view node stands for; ``None`` for an input or a weight."""
-    return native.producer() if isinstance(native, ir.Value) else native
 
 
 def _can_be_another(node: Node) -> bool:

@@ -15,7 +15,7 @@ from tvm import relax
 from gsl.errors import FrontEndError
 from gsl.front.base import ProgramStep
 from gsl.front.core import infer as core
-from gsl.front.core.handle import handle_of
+from gsl.front.core.handle import shown
 from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import plain
 from gsl.front.relax.opaque import Caller, attribute_names
@@ -104,15 +104,11 @@ class RelaxSteps:
 
     def steps(self, view: Graph) -> list[ProgramStep]:
         """The bindings, with the nodes of a view that they stand for."""
-        shown: dict[Any, list[Node]] = {}
-        for node in view.nodes:
-            handle = handle_of(node)
-            if handle is not None:
-                for var in (handle.reading.native, *map(self.function.vars.__getitem__, handle.reading.through)):
-                    shown.setdefault(self.function.own(var), []).append(node)
+        own, variables = self.function.own, self.function.vars
+        found = shown(view, lambda reading: map(own, (reading.native, *map(variables.__getitem__, reading.through))))
         values = zip(self.function.vars, self.function.names, self.function.values)
         return [
-            ProgramStep(name, tuple(shown.get(var, ())), self._key(value), self._bytes(value), place)
+            ProgramStep(name, tuple(found.get(var, ())), self._key(value), self._bytes(value), place)
             for place, (var, name, value) in enumerate(values)
             if isinstance(value, tvm.ir.Call)
         ]
