@@ -52,12 +52,6 @@ def read_split(r: OnnxCall) -> Canon:
 # ---------------------------------------------------------------- shapes
 
 
-def _reshape(w: OnnxLowering, data: Any, **attrs: Any) -> Any:
-    """Whatever the attributes, the elements in the shape of the result."""
-    zero: dict[str, Any] = {"allowzero": 1, "since": 14} if 0 in w.shape else {}
-    return w.call("Reshape", data, w.dims(w.shape, infer=True), **zero)
-
-
 def _read_reshape(r: OnnxCall) -> Canon:
     codes, shape = r.dims(1), r.type().shape
     if not r.attr("allowzero", 0):
@@ -304,8 +298,8 @@ ROWS: Final = (
         "Concat", *[w.write("expand_dims", x, axis=axis) for x in w.each(data)], axis=axis)),
     row("split", "Split", _split, lambda r: Canon(GETITEM, (read_split(r),), {"index": 0}), also=(GETITEM,),
         inner=("split",)),
-    row("reshape", "Reshape", _reshape, _read_reshape),
-    row("reshape_like", "", lambda w, data, like, **attrs: _reshape(w, data)),
+    row("reshape", "Reshape", lambda w, data, newshape: w.shaped(data, w.shape), _read_reshape),
+    row("reshape_like", "", lambda w, data, like, **attrs: w.shaped(data, w.shape)),
     row("", "Flatten", read=_read_flatten, also=("reshape",)),
     row("transpose", "Transpose", lambda w, data, axes: w.call("Transpose", data, perm=list(axes)),
         same("transpose", axes="perm")),

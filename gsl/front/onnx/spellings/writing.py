@@ -135,12 +135,13 @@ class OnnxLowering(Lowering[OnnxTarget]):
 
     def reshape(self, value: Any, shape: Sequence[Dim]) -> Any:
         """The same elements with another shape."""
-        own = self.type_of(value)
-        if own.shape == tuple(shape):
-            return value
-        zero = {"allowzero": 1} if 0 in shape else {}
-        return self.call("Reshape", value, self.dims(shape, infer=True), type=TensorType(tuple(shape), own.dtype),
-                         since=14 if zero else 0, **zero)  # fmt: skip
+        return value if self.shape_of(value) == tuple(shape) else self.shaped(value, shape)
+
+    def shaped(self, value: Any, shape: Sequence[Dim]) -> Any:
+        """A node for the same elements with a shape, be it that they have."""
+        zero: dict[str, Any] = {"allowzero": 1, "since": 14} if 0 in shape else {}
+        type = TensorType(tuple(shape), self.dtype_of(value))
+        return self.call("Reshape", value, self.dims(shape, infer=True), type=type, **zero)
 
     def permute(self, value: Any, axes: Sequence[int]) -> Any:
         """The axes in another order."""
