@@ -63,10 +63,7 @@ class OnnxProgram(Extended):
         """The model."""
         return self._model
 
-    @property
-    def module(self) -> ir.Model:
-        """The model."""
-        return self._model
+    module = native
 
     @cached_property
     def inputs(self) -> Mapping[str, Type | None]:
@@ -202,7 +199,10 @@ def from_onnx(source: Any, *, check: bool = True) -> OnnxProgram:
     if isinstance(source, (str, os.PathLike)):
         return OnnxProgram(checked(opened(Path(source))))
     if type(source).__name__ == "ModelProto":
-        source = _deserialised(source)
+        try:
+            source = deserialised(source)
+        except Exception as error:
+            raise FrontEndError(f"the ModelProto can't be read: {reason_of(error)}") from error
     if not isinstance(source, ir.Model):
         raise FrontEndError(
             f"expected an onnx_ir.Model, an onnx.ModelProto or the path of a model of ONNX, found a "
@@ -217,13 +217,6 @@ def _restored(
     """The program that was pickled."""
     model = deserialised(onnx.load_from_string(saved))
     return OnnxProgram(model, example_inputs, taken).with_operators(operators)
-
-
-def _deserialised(proto: Any) -> ir.Model:
-    try:
-        return deserialised(proto)
-    except Exception as error:
-        raise FrontEndError(f"the ModelProto can't be read: {reason_of(error)}") from error
 
 
 def program(source: Any) -> OnnxProgram:

@@ -14,6 +14,7 @@ import torch
 
 from gsl.errors import FrontEndError, MissingPackageError
 from gsl.front.onnx.files import in_memory
+from gsl.front.onnx.types import to_onnx
 
 RUNTIMES: Final = ("onnxruntime", "reference")
 LIMIT: Final = 1 << 30
@@ -116,8 +117,6 @@ def _fed(names: Sequence[Any], values: Sequence[Any]) -> dict[str, Any]:
 
 def _numpy(value: Any) -> Any:
     """A tensor of torch, or anything like it, as a numpy array."""
-    from gsl.front.onnx.types import to_onnx
-
     return to_onnx(value).numpy() if hasattr(value, "detach") else np.asarray(value)
 
 
@@ -136,8 +135,6 @@ def _array(value: Any) -> Any:
     name = value.data_type()
     if "bfloat16" in name or "float8" in name:
         from torch.utils import dlpack
-
-        from gsl.front.onnx.types import to_onnx
 
         return to_onnx(dlpack.from_dlpack(value._ortvalue.to_dlpack())).numpy()
     return value.numpy()
