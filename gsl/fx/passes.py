@@ -17,7 +17,8 @@ from torch import fx
 from gsl.cost.table import columns
 from gsl.draw import pre
 from gsl.errors import FrontEndError, PatternError, PatternTypeError, WorkloadError, checked, nearest
-from gsl.front.fx.compiled import CompiledProgram, decompose, is_compiled, is_for_autograd
+from gsl.front.fx.callers import is_compiled
+from gsl.front.fx.compiled import CompiledProgram, Decompositions, decompose, decompositions_of
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.pause import paused_collector
@@ -59,16 +60,27 @@ class Pass(InductorPass):
 
     With ``keep_graphs``, a copy of each graph before the rules is kept in ``graphs``, and ``explain`` tells why a rule
     does not fire there.
+
+    The calls that rules make in graphs of aten operators are decomposed by ``decompositions``, a table such as
+    ``torch.export.default_decompositions()``. Without it, those of ``torch.compile`` are by inductor's table, and those
+    of ``aot_module`` where they are composed of other calls.
     """
 
     @checked(PatternTypeError)
     def __init__(
-        self, rules: Rules, *, iterative: bool = False, fold_params: bool = True, keep_graphs: bool = False
+        self,
+        rules: Rules,
+        *,
+        iterative: bool = False,
+        fold_params: bool = True,
+        keep_graphs: bool = False,
+        decompositions: Decompositions | None = None,
     ) -> None:
         self.rules = rule_set(rules)
         self.iterative = iterative
         self.fold_params = fold_params
         self.keep_graphs = keep_graphs
+        self.decompositions = None if decompositions is None else dict(decompositions)
         self.traces: list[Trace] = []
         self.graphs: list[Workload] = []
 
@@ -89,8 +101,7 @@ class Pass(InductorPass):
     def _rewrite(self, module: fx.GraphModule, training: bool) -> None:
         """Rewrite the graph of a module."""
         compiled = is_compiled(module)
-        kind = CompiledProgram if compiled or is_for_autograd(module) else GraphModuleProgram
-        program = kind(module)
+        program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
         if self.keep_graphs:
             self.graphs.append(kept(program))
         fold = self.fold_params and not training and not compiled
@@ -98,8 +109,9 @@ class Pass(InductorPass):
         self.traces.append(trace)
         if trace.firings:
             program.update(new)
-            if compiled:
-                decompose(module.graph)
+            table = decompositions_of(module) if self.decompositions is None else self.decompositions
+            if table is not None:
+                decompose(module.graph, table)
         new.release()
 
     def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
@@ -113,7 +125,7 @@ class Pass(InductorPass):
 
     def uuid(self) -> str | None:
         """A key for this pass in inductor's cache; ``None``, which turns the cache off, where there is no such key."""
-        text = fingerprint(self.rules)
+        text = fingerprint(self.rules, self.decompositions)
         return None if text is None else f"{text}-{self.iterative:d}{self.fold_params:d}"
 
 

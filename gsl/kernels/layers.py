@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
 
 from gsl.kernels.operator import ACTIVATIONS, Activation, Kernel, fastest, is_packable, packed, register
 
@@ -181,7 +182,7 @@ def packed_linear(engine: str, weight: Tensor, bias: Tensor | None) -> tuple[Any
         torch.backends.quantized.engine = before
 
 
-with warnings.catch_warnings():
+with warnings.catch_warnings(), no_dispatch():  # also where this is loaded within a compiler, on fake tensors
     warnings.simplefilter("ignore")  # torch's quantised dtypes are to be replaced some day, which it says once
     torch._make_per_channel_quantized_tensor(
         torch.zeros(1, 1, dtype=torch.int8), torch.ones(1), torch.zeros(1, dtype=torch.long), 0

@@ -28,12 +28,12 @@ _SKIPPED: Final = frozenset(("location", "free_symbols", "symbols", "depth", "__
 """Fields that have no effect on the results of a rule, or that follow from others."""
 
 
-def fingerprint(rules: RuleSet) -> str | None:
-    """The fingerprint of rules, equal in every process; ``None`` where a function uses an object that has no text of
-    its own."""
+def fingerprint(rules: RuleSet, *more: Any) -> str | None:
+    """The fingerprint of rules and of what else counts with them, equal in every process; ``None`` where a function
+    uses an object that has no text of its own."""
     hasher = hashlib.sha256()
     try:
-        parts = _parts([rules.strategy, rules.max_steps, [_of_rule(rule) for rule in rules]])
+        parts = _parts([rules.strategy, rules.max_steps, [_of_rule(rule) for rule in rules], *more])
         for part in (sys.version, _own_sources(), *parts):
             hasher.update(part.encode() + b"\0")
     except _NoText:

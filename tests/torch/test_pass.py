@@ -6,6 +6,7 @@ import itertools
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import fresh_cache
 
 import gsl
-from gsl import RuleSet, Subst, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FixpointError, FrontEndError, WorkloadError
 from gsl.fx import Pass, PassList
 from gsl.rewrite.fingerprint import fingerprint
@@ -151,14 +152,13 @@ def test_results_that_are_views_of_one_tensor_are_made_of_it(where: str) -> None
     assert "makes views of it for autograd by its strides" in str(pass_.traces[0])
 
 
-def aot(model: nn.Module, pass_: Pass) -> Any:
+def aot(model: nn.Module, pass_: Callable[[fx.GraphModule], fx.GraphModule | None], **options: Any) -> Any:
     """A model that autograd traces outside of ``torch.compile``, with a pass over what it traced."""
 
     def compiled(module: fx.GraphModule, _: Any) -> Any:
-        pass_(module)
-        return make_boxed_func(module.forward)
+        return make_boxed_func((pass_(module) or module).forward)
 
-    return aot_module(model, fw_compiler=compiled, bw_compiler=compiled)
+    return aot_module(model, fw_compiler=compiled, bw_compiler=compiled, **options)
 
 
 @pytest.mark.parametrize("wants", [True, False])
@@ -174,6 +174,74 @@ def test_results_lie_in_memory_as_before_outside_of_compile(wants: bool) -> None
     places = [output.untyped_storage().data_ptr() for output in (*outputs, x)]
     assert places[0] == places[1]
     assert len(set(places)) == 3
+
+
+@pytest.mark.parametrize("wants", [True, False])
+def test_so_they_do_where_the_graph_becomes_a_workload(wants: bool) -> None:
+    def views(self: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x).t().contiguous()
+        return y.view(-1), y.view(2, -1), x.clone(), torch.relu(torch.relu(x))
+
+    def pass_(module: fx.GraphModule) -> fx.GraphModule:
+        once = RELUS(Workload.from_fx(module))
+        assert once.trace.count() == 1
+        new: fx.GraphModule = RULES["copy-identity"](once).mod
+        return new
+
+    x, model = torch.randn(6, 4, requires_grad=wants), NetOfOne(views)
+    with torch.set_grad_enabled(wants):
+        outputs = aot(model, pass_)(x)
+    equal(tuple(outputs), model(x))
+    assert len({output.untyped_storage().data_ptr() for output in (*outputs, x)}) == 4
+
+
+def test_gsl_may_be_loaded_within_a_compiler() -> None:
+    """There, torch computes with fake tensors."""
+    code = """
+import torch
+from functorch.compile import aot_function, make_boxed_func
+
+def compiled(module, _):
+    from gsl.fx import Pass
+    from gsl.rules import RULES
+
+    Pass(RULES["copy-identity"])(module)
+    return make_boxed_func(module.forward)
+
+print(aot_function(lambda x: x.clone() + 1, fw_compiler=compiled)(torch.ones(2)))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "tensor([2., 2.])\n", done.stderr
+
+
+def called(rule: Subst, table: Mapping[Any, Any] | None, asked: Mapping[Any, Any] | None = None) -> set[str]:
+    """The names of what a graph of autograd calls after a rule, where torch and the pass have tables of
+    decompositions."""
+    found: list[fx.GraphModule] = []
+    pass_, x = Pass(rule, decompositions=asked), torch.randn(3, 3)
+
+    def kept(module: fx.GraphModule) -> None:
+        pass_(module)
+        found.append(module)
+
+    aot(NetOfOne(lambda self, x: torch.relu(x)), kept, decompositions=table)(x)
+    assert pass_.traces[0].count() == 1
+    return {str(node.target) for node in found[0].graph.nodes if node.op == "call_function"}
+
+
+def test_new_calls_in_graphs_of_autograd_are_those_that_autograd_traces() -> None:
+    """A linear layer is none: it is composed of others."""
+    layer = Subst(op.ReLU(X), op.Dense(X, X), name="layer")
+    assert called(layer, None) == {"aten.t.default", "aten.mm.default"}
+
+
+def test_new_calls_are_decomposed_by_the_table_that_the_pass_is_given() -> None:
+    table, silu = torch.export.default_decompositions(), Subst(op.ReLU(X), op.SiLU(X), name="silu")
+    assert called(silu, table) == {"aten.silu.default"}
+    assert called(silu, table, table) == {"aten.sigmoid.default", "aten.mul.Tensor"}
+    keys = [Pass(silu).uuid(), Pass(silu, decompositions={}).uuid(), Pass(silu, decompositions=table).uuid()]
+    assert len({*keys}) == 3
+    assert None not in keys
 
 
 def test_rules_fire_in_graphs_of_autograd_outside_of_compile() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import torch
@@ -21,8 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.devices import Admits
-from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of, shares
+from gsl.front.fx.callers import is_compiled, is_for_autograd
+from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of
 from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.mutations import pass_results
@@ -80,13 +79,9 @@ class CompiledProgram(GraphModuleProgram):
     def _leaves(self) -> CompiledLeaves:
         return CompiledLeaves(self._module, self.weights, self._values)
 
-    def load(self) -> Graph:
-        """A fresh view of the graph, which knows which nodes can be written."""
-        graph = super().load()
-        graph.shares = shares(self._values)  # by what follows a graph break
-        if isinstance(graph.admits, Admits):
-            graph.admits.viewed = viewed_results(self._module.graph, self._values)
-        return graph
+    @property
+    def _is_torchs(self) -> bool:
+        return True
 
     def _loader(self) -> FxLoader:
         graph = self._module.graph
@@ -135,21 +130,6 @@ def static_inputs(graph: fx.Graph) -> frozenset[str]:
     return frozenset(node.name for node in placeholders if node.name in static)
 
 
-def viewed_results(graph: fx.Graph, values: Values) -> frozenset[fx.Node]:
-    """The results that are views of one tensor, in a graph that torch made for autograd, and that tensor: torch returns
-    views of it that are made after each run, and knows how it lies in memory."""
-    output = graph.output_node()
-    kinds = zip(pytree.tree_leaves(output.args), pytree.tree_leaves(output.meta.get("desc")))
-    known = {node: values.value(node) for node, kind in kinds if type(kind).__name__ in _RETURNED}
-    places = {node: memory(value) for node, value in known.items() if isinstance(value, torch.Tensor)}
-    shared = Counter(places.values())
-    return frozenset(node for node, place in places.items() if shared[place] > 1)
-
-
-_RETURNED: Final = ("PlainAOTOutput", "IntermediateBaseAOTOutput")
-"""The results that a call of a compiled function returns, or of which it returns views."""
-
-
 def check_held(module: fx.GraphModule) -> None:
     """Raise FrontEndError if a rewritten module holds tensors without data, which can't be run."""
     for name, value in (*module.named_parameters(), *module.named_buffers()):
@@ -170,20 +150,6 @@ def keep_sources(old: fx.GraphModule, new: fx.GraphModule) -> None:
     if known is not None:
         names = [name for name, _ in (*new.named_parameters(), *new.named_buffers()) if name not in known]
         vars(new)["_param_name_to_source"] = {**known, **{name: ConstantSource(f"gsl_{name}") for name in names}}
-
-
-def is_compiled(module: fx.GraphModule) -> bool:
-    """True if a graph belongs to ``torch.compile``: made by dynamo, or traced from such a graph for autograd and
-    inductor."""
-    if torch._guards.TracingContext.try_get() is not None:
-        return True
-    return any("grapharg" in node.meta for node in module.graph.find_nodes(op="placeholder"))
-
-
-def is_for_autograd(module: fx.GraphModule) -> bool:
-    """True if a graph was traced for autograd, also outside of ``torch.compile``: its caller knows how the results lie
-    in memory."""
-    return any("desc" in node.meta for node in module.graph.find_nodes(op="output"))
 
 
 # ---------------------------------------------------------------- weights that are computed once
@@ -333,16 +299,33 @@ def _without(module: fx.GraphModule, found: Sequence[fx.Node]) -> fx.GraphModule
 # ---------------------------------------------------------------- operators that inductor takes
 
 
-def decompose(graph: fx.Graph) -> None:
-    """Decompose the calls that rules made in a graph of overloads with fake values, as inductor did with the others.
+Decompositions = Mapping[Any, Callable[..., Any]]
+"""A table as torch has them: by its overload, the function of which a call is made."""
+
+
+def decompositions_of(module: fx.GraphModule) -> Decompositions | None:
+    """The table by which torch has decomposed the calls of a graph, as far as that can be told; ``None`` for a graph of
+    which nothing is decomposed.
+
+    Graphs of ``torch.compile`` are for inductor. In others for autograd, of which torch does not tell the table, only
+    calls that autograd never sees are decomposed: those that are composed of others.
+    """
+    if is_compiled(module):
+        from torch._inductor.decomposition import select_decomp_table
+
+        table: Decompositions = select_decomp_table()
+        return table
+    return {} if is_for_autograd(module) else None
+
+
+def decompose(graph: fx.Graph, table: Decompositions) -> None:
+    """Decompose the calls that rules made in a graph of overloads with fake values, and those that are composed of
+    others.
 
     Graphs as dynamo makes them are left as they are; they are decomposed later.
     """
     if not any("val" in node.meta for node in graph.nodes):
         return
-    from torch._inductor.decomposition import select_decomp_table
-
-    table = select_decomp_table()
     for node in list(graph.nodes):
         target = node.target
         if RULE in node.meta and isinstance(target, OpOverload) and (target in table or target._can_decompose()):

@@ -22,6 +22,7 @@ from torch.export.graph_signature import InputKind
 from gsl.errors import FrontEndError, PicklingError, WorkloadError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
+from gsl.front.fx.callers import is_compiled, is_for_autograd, viewed_results
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
@@ -218,6 +219,20 @@ class GraphModuleProgram(FxProgram):
         return FxLeaves(self._module)
 
     @property
+    def _is_torchs(self) -> bool:
+        """True if torch calls the graph: what follows may change the results in place, or view them by strides."""
+        return is_compiled(self._module) or is_for_autograd(self._module)
+
+    def load(self) -> Graph:
+        """A fresh view of the graph, which knows which nodes can be written."""
+        graph = super().load()
+        if self._is_torchs:
+            graph.shares = shares(self._values)
+            if isinstance(graph.admits, Admits):
+                graph.admits.viewed = viewed_results(self._module.graph, self._values)
+        return graph
+
+    @property
     def _writable(self) -> Writable:
         return in_aten if dialect_of(self._module.graph) == "aten" else in_functions
 
@@ -377,11 +392,9 @@ class RegionProgram(GraphModuleProgram):
     kept = "the graph is kept: its results would lie otherwise in memory, or it would hold tensors of its own"
     """The reason why :meth:`store` gives this program again."""
 
-    def load(self) -> Graph:
-        """A fresh view of the graph, which knows which nodes can be written."""
-        graph = super().load()
-        graph.shares = shares(self._values)  # a branch may not return what it is fed
-        return graph
+    @property
+    def _is_torchs(self) -> bool:
+        return True  # a branch may not return what it is fed
 
     def store(self, graph: Graph) -> RegionProgram:
         """The program of a rewritten view of this one; this one itself, if torch would not take the other."""
