@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -40,6 +40,11 @@ class FoundRules:
     rules: NamedRules
     sets: Mapping[str, RuleSet] = field(default_factory=dict)
     module: ModuleType | None = None
+
+    @property
+    def names(self) -> set[str]:
+        """The names of the rules, and of the variables that hold them."""
+        return {name for variable, rule in self.rules for name in (rule.name, variable) if name}
 
     def with_late(self, names: Iterable[str]) -> FoundRules:
         """These, and what the module makes only when it is asked for it by one of these names."""
@@ -95,13 +100,14 @@ def selection(sources: Sequence[str], terminal: Terminal) -> RuleSelection:
     sets: dict[str, RuleSet] = {}
     read: dict[str, FoundRules] = {}
     for source in sources:
-        place, names = _split(source)
+        place, parts = _split(source)
         if place not in read:  # each file is run once, so that its rules are the same ones
             read[place] = _read(place, terminal)
-        found = read[place].with_late(names)
+        found = read[place].with_late([part.strip() for part in parts])
         if not found.rules:
             raise UsageError(f"{place} has no rules{_WHERE if READERS.get(Path(place).suffix, _file) is _file else ''}")
-        rules.update(dict.fromkeys(_chosen(found.rules, names, place)))
+        names = _joined(parts, found.names)
+        rules.update(dict.fromkeys(_chosen(found, names, place)))
         sets |= {f"{place}:{name}": held for name, held in found.sets.items() if not names or name in names}
     return RuleSelection(tuple(rules), sets)
 
@@ -119,27 +125,36 @@ def one_rule(source: str, terminal: Terminal) -> Subst:
 
 
 def _split(source: str) -> tuple[str, list[str]]:
-    """The place and the names after the colon behind a file, or after the last one, unless it is part of a path."""
+    """The place, and the parts between commas after the colon behind a file, or after the last one, unless it is part
+    of a path."""
     if ":" not in source or os.path.isfile(source):
         return source, []
     colons = [at for at, letter in enumerate(source) if letter == ":"]
     at = next((at for at in colons if os.path.isfile(source[:at])), colons[-1])
     place, names = source[:at], source[at + 1 :]
-    chosen = [name.strip() for name in names.split(",") if name.strip()]
-    if not chosen or not place:
+    if not names.strip(", ") or not place:
         raise UsageError(f"{source!r}: names of rules stand after the colon, as in {place or 'rules.py'}:swish")
-    return place, chosen
+    return place, names.split(",")
 
 
-def _chosen(rules: NamedRules, names: list[str], place: str) -> Iterator[Subst]:
+def _joined(parts: Sequence[str], known: Collection[str]) -> list[str]:
+    """The names that stand between commas; one that is known, and has commas itself, goes before its parts."""
+    names = []
+    while parts:
+        length = next((n for n in range(len(parts), 1, -1) if ",".join(parts[:n]).strip() in known), 1)
+        names.append(",".join(parts[:length]).strip())
+        parts = parts[length:]
+    return [name for name in names if name]
+
+
+def _chosen(found: FoundRules, names: list[str], place: str) -> Iterator[Subst]:
     """The rules of these names or variables; all of them if none is given."""
     if not names:
-        yield from (rule for _, rule in rules)
+        yield from (rule for _, rule in found.rules)
     for name in names:
-        matching = [rule for variable, rule in rules if name in (rule.name, variable)]
+        matching = [rule for variable, rule in found.rules if name in (rule.name, variable)]
         if not matching:
-            known = {rule.name for _, rule in rules} | {variable for variable, _ in rules if variable}
-            raise UsageError(f"{place} has no rule {name!r}: {nearest(name, known)}")
+            raise UsageError(f"{place} has no rule {name!r}: {nearest(name, found.names)}")
         yield from matching
 
 

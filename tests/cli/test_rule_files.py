@@ -119,6 +119,23 @@ def test_a_rule_set_brings_its_strategy(
     assert [row["rule"] for row in found["rules"]] == order
 
 
+@pytest.mark.parametrize(
+    ("chosen", "found"),
+    [
+        ("one,two, fused", ["one,two, fused"]),
+        ("two,one,two, fused,one", ["two", "one,two, fused", "one"]),
+        ("one,two", ["one", "two"]),
+        ("two,,one,", ["two", "one"]),
+        ("comma,two", ["one,two, fused", "two"]),
+    ],
+)
+def test_names_with_commas_go_before_their_parts(chosen: str, found: list[str], here: Path, gsl: Run) -> None:
+    (here / "mine.py").write_text(f"{TWO}comma = Subst(op.ReLU(x), op.Abs(x), name='one,two, fused')\n")
+    code, out, err = gsl("list", f"mine.py:{chosen}", "--json")
+    assert (code, err) == (0, "")
+    assert [rule["rule"] for rule in json.loads(out)["rules"]] == found
+
+
 def test_rule_sets_that_differ(here: Path, gsl: Run) -> None:
     (here / "sets.py").write_text(f"{TWO}s = RuleSet([one], strategy='last')\nt = RuleSet([two])\n")
     code, out, err = gsl("apply", "sets.py", "model.pt2", "-o", "new.pt2")
