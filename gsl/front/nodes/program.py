@@ -72,9 +72,17 @@ class NodesProgram(Unchangeable):
                 objects[node] = node.native
                 kept.add(node)
             else:
-                operands = [objects[operand] for operand in node.operands]
-                objects[node] = self._access.make(_native_op(node), operands, node.attrs, node.native)
+                objects[node] = self._made(node, [objects[operand] for operand in node.operands])
         return NodesProgram([objects[node] for node in graph.outputs], self._access, is_read=True)
+
+    def _made(self, node: Node, operands: Sequence[Any]) -> Any:
+        """The new object of a node. FrontEndError, with the rule if one made the node, where there can be none."""
+        try:
+            return self._access.make(_native_op(node), operands, node.attrs, node.native)
+        except FrontEndError as error:
+            if node.origin is None:
+                raise
+            raise FrontEndError(f"{node.origin.rule}: {error}") from error
 
     def build(self, **options: Any) -> Callable[..., Any]:
         run = self._access.run
