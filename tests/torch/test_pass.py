@@ -244,6 +244,13 @@ def test_new_calls_are_decomposed_by_the_table_that_the_pass_is_given() -> None:
     assert None not in keys
 
 
+def test_a_graph_of_autograd_may_return_a_number() -> None:
+    pass_, x = Pass(RELUS), torch.randn(3)
+    outputs = aot(NetOfOne(lambda self, x: (torch.relu(torch.relu(x)), 7)), pass_)(x)
+    equal(outputs[0], torch.relu(x))
+    assert (outputs[1], pass_.traces[0].count()) == (7, 1)
+
+
 def test_rules_fire_in_graphs_of_autograd_outside_of_compile() -> None:
     gelu = Subst(op.ReLU(X), op.GELU(X), name="gelu")
     kept: list[fx.GraphModule] = []

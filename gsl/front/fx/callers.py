@@ -31,7 +31,8 @@ def viewed_results(graph: fx.Graph, values: Values) -> frozenset[fx.Node]:
     views of it that are made after each run, and knows how it lies in memory."""
     output = graph.output_node()
     kinds = zip(pytree.tree_leaves(output.args), pytree.tree_leaves(output.meta.get("desc")))
-    known = {node: values.value(node) for node, kind in kinds if type(kind).__name__ in _RETURNED}
+    returned = [node for node, kind in kinds if type(kind).__name__ in _RETURNED and isinstance(node, fx.Node)]
+    known = {node: values.value(node) for node in returned}
     places = {node: memory(value) for node, value in known.items() if isinstance(value, torch.Tensor)}
     shared = Counter(places.values())
     return frozenset(node for node, place in places.items() if shared[place] > 1)
