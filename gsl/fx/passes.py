@@ -7,9 +7,10 @@ import hashlib
 import re
 import textwrap
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import fx
@@ -18,7 +19,7 @@ from gsl.cost.table import columns
 from gsl.draw import pre
 from gsl.errors import FrontEndError, PatternError, PatternTypeError, WorkloadError, checked, nearest
 from gsl.front.fx.callers import is_compiled
-from gsl.front.fx.compiled import CompiledProgram, Decompositions, decompose, decompositions_of
+from gsl.front.fx.compiled import CompiledProgram, decompose, decompositions_of
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.pause import paused_collector
@@ -74,7 +75,7 @@ class Pass(InductorPass):
         iterative: bool = False,
         fold_params: bool = True,
         keep_graphs: bool = False,
-        decompositions: Decompositions | None = None,
+        decompositions: Mapping[Any, Callable[..., Any]] | None = None,
     ) -> None:
         self.rules = rule_set(rules)
         self.iterative = iterative

@@ -233,6 +233,9 @@ def test_new_calls_in_graphs_of_autograd_are_those_that_autograd_traces() -> Non
     """A linear layer is none: it is composed of others."""
     layer = Subst(op.ReLU(X), op.Dense(X, X), name="layer")
     assert called(layer, None) == {"aten.t.default", "aten.mm.default"}
+    ones = op.Ones(shape=(3,), dtype="float32")
+    norm = Subst(op.ReLU(X), op.BatchNorm(X, ones, ones, ones, ones), name="norm")
+    assert called(norm, None) >= {"aten._native_batch_norm_legit_no_training.default"}
 
 
 def test_new_calls_are_decomposed_by_the_table_that_the_pass_is_given() -> None:

@@ -335,6 +335,7 @@ def decompose(graph: fx.Graph, table: Decompositions) -> None:
 
 def _traced(node: fx.Node, table: Any) -> fx.Graph:
     """The call as a graph of its own, decomposed, whose placeholders are the inputs of the node in order."""
+    from torch._dispatch.python import enable_python_dispatcher
     from torch.fx.experimental.proxy_tensor import make_fx
 
     inputs = node.all_input_nodes
@@ -351,7 +352,7 @@ def _traced(node: fx.Node, table: Any) -> fx.Graph:
     mode = next((value.fake_mode for value in fakes if isinstance(value, torch._subclasses.FakeTensor)), None)
     if mode is None:
         raise FrontEndError(f"{node.format_node()}: no fake value of an operand tells how to decompose the call")
-    with torch.no_grad(), mode:
+    with torch.no_grad(), mode, enable_python_dispatcher():  # as torch traces for autograd
         graph: fx.Graph = make_fx(call, decomposition_table=table)(*values).graph
     return graph
 
