@@ -75,7 +75,9 @@ class RuleSet:
                 )
         if len(self._by_name) < len(self.rules):
             twice = next(rule for rule in self.rules if self.rules.count(rule) > 1)
-            raise PatternError.here(f"the rule {twice.title} stands twice in the RuleSet")
+            raise PatternError.here(
+                f"the rule {twice.title} stands twice in the RuleSet; sets that share rules are joined as a + b"
+            )
         if strategy not in STRATEGIES:
             raise PatternError.here(f"unknown strategy {strategy!r}: {nearest(strategy, STRATEGIES)}")
         check_steps(max_steps)

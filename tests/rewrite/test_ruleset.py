@@ -176,7 +176,7 @@ def test_matches_and_explanations_of_all_rules() -> None:
         (lambda: RuleSet([], strategy="larges"), "did you mean 'largest'"),
         (lambda: RuleSet([], strategy=None), "unknown strategy None: known are first, "),  # type: ignore[arg-type]
         (lambda: alternate(A, chain("nn.relu")), "alternate takes a list of rules and sets, and then a wor"),  # type: ignore[arg-type]
-        (lambda: RuleSet([A, B, A]), r"the rule a \(test_ruleset\.py:\d+\) stands twice in the RuleSet"),
+        (lambda: RuleSet([A, B, A]), r"the rule a \(test_ruleset\.py:\d+\) stands twice in the RuleSet; .* as a \+ b"),
         (lambda: RuleSet([A, rule("Exp", name="a")]), r"two rules are named 'a': a \(test_ruleset\.py:\d+\) and a \("),
         (lambda: RuleSet([A]) + RuleSet([rule("Exp", name="a")]), "two rules are named 'a'"),
     ],
