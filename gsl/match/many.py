@@ -185,12 +185,17 @@ class RepeatMatcher(Matcher):
             if length >= self.pattern.min:
                 self._note(search, length, first, outer)
                 yield rest
+            else:
+                self._too_short(search, length, first)
 
         return self._longer(search, length, more(), end())
 
     def _note(self, search: MatchSearch, length: int, first: Node, outer: AttrPath) -> None:
         search.record(search.bindings.counts, (self.pattern, outer), length)
         search.record(search.bindings.heads, (self.pattern, outer), first)
+
+    def _too_short(self, search: MatchSearch, length: int, node: Node) -> None:
+        search.miss(self.pattern, node, "nodes of the chain", f"{self.pattern.min} or more", length)
 
     # Upward. From the last node each length would be another search, of the whole chain anew.
 
@@ -213,6 +218,8 @@ class RepeatMatcher(Matcher):
         def end() -> Iterator[Goals]:
             if length >= self.pattern.min:
                 yield (self._end, (length, last), outer, rest)
+            else:
+                self._too_short(search, length, last)
 
         return self._longer(search, length, more(), end())
 

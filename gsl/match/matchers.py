@@ -359,6 +359,8 @@ class AltMatcher(Matcher):
         return dict.fromkeys(node for choice in self.choices for node in choice.last_nodes(search, firsts))
 
     def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
+        if not search.has_operator(self, node, "operator", self.pattern if self.ops is None else self.ops):
+            return None
         key = (self.pattern, path[: self.level]) if self.level else self.pattern
 
         def alternatives() -> Iterator[Goals]:

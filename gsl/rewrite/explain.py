@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +12,7 @@ from gsl.draw import FAILED, PALETTE, Drawing, Figure, Mark, Paint, Panel, Style
 from gsl.draw.rule import drawn_names, source_panel
 from gsl.graph import LEAVES, Graph, Node, op_name
 from gsl.match import Match, MatchSearch, Miss
-from gsl.pat import Call, Pattern, Seq
+from gsl.pat import Alt, Call, Pattern, Repeat, Seq
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.passes import MAX_REFUSALS, RulePass
 from gsl.rewrite.trace import Refused, Trace, rest
@@ -40,6 +40,11 @@ class Attempt:
     """The nodes at which a whole match was refused."""
     reason: str = ""
     """The reason why it ended; empty for a match."""
+
+    @property
+    def patterns(self) -> set[Any]:
+        """The patterns that were bound, each once."""
+        return {key[0] if isinstance(key, tuple) else key for key in self.bound}
 
 
 def attempt_drawing(rule: Subst, attempt: Attempt, absent: Sequence[str], notes: Sequence[str]) -> Drawing:
@@ -176,7 +181,7 @@ def explain(
     plan = rule.plan
     plan.check(graph)
     nodes = {anchor: plan.possible(anchor, by_op) for anchor in plan.anchors}
-    absent = tuple(dict.fromkeys(p.label for p in plan.anchors if isinstance(p, Call) and not nodes[p]))
+    absent = tuple(dict.fromkeys(label for p in plan.anchors if not nodes[p] and (label := _label(p))))
     present = [p for p in plan.anchors if nodes[p]]
     hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else (
         _in_training(absent, graph) or _written(absent, graph)
@@ -189,11 +194,21 @@ def explain(
         found.refuse_admitted(rule, reason)
     misses = [] if found.matches else sorted(found.misses, key=lambda pair: -pair[0].bound)[:nearest]
     attempt = found.whole or (misses[0][1] if misses else Attempt({}))
-    told = tuple([miss for miss, _ in misses])
+    told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
         "" if found.matches else hint, rule, attempt,
     )  # fmt: skip
+
+
+def _label(pattern: Pattern) -> str:
+    """The operator of a call, or those of alternatives; empty for other patterns."""
+    if isinstance(pattern, Alt):
+        labels = [_label(choice) for choice in pattern.choices]
+        return " or ".join(dict.fromkeys(labels)) if all(labels) else ""
+    if isinstance(pattern, Repeat):
+        return _label(pattern.pattern)
+    return pattern.label if isinstance(pattern, Call) else ""
 
 
 BIAS: Final = (

@@ -15,6 +15,9 @@ from tests.rewrite.test_scale import chain
 
 x, y = pat.Wildcard(), pat.Wildcard()
 shared = op.Tanh(x)
+SIGMOID = op.Sigmoid(x)
+EACH = op.Tanh(y)
+TANHS = pat.Variadic(EACH, templates=[EACH, y], min_len=3)
 
 
 def view() -> Graph:
@@ -58,6 +61,47 @@ r (test_explain.py): no match
      at %sigmoid
      operator: expected erf, found sigmoid""",
             id="absent",
+        ),
+        pytest.param(
+            Subst(pat.Repeat(SIGMOID, min=2), lambda match: list(match.outputs), name="r"),
+            """\
+r (test_explain.py): no match
+  1. 3 of 3 patterns matched, then
+     Repeat(sigmoid(Wildcard), min=2) (test_explain.py)
+     at %sigmoid
+     nodes of the chain: expected 2 or more, found 1""",
+            id="chain",
+        ),
+        pytest.param(
+            Subst(op.Erf(x) | op.Sqrt(x), x, name="r"),
+            """\
+r (test_explain.py): no match
+  the graph has no call of erf or sqrt""",
+            id="absent alternatives",
+        ),
+        pytest.param(
+            Subst(op.Exp(op.Erf(x) | op.Sqrt(x)), x, name="r"),
+            """\
+r (test_explain.py): no match
+  1. 2 of 5 patterns matched, then
+     (erf(Wildcard) | sqrt(Wildcard)) (test_explain.py)
+     at %tanh
+     operator: expected erf or sqrt, found tanh""",
+            id="alternatives",
+        ),
+        pytest.param(
+            Subst(TANHS, lambda match: list(match.outputs), name="r"),
+            """\
+r (test_explain.py): no match
+  1. 2 of 3 patterns matched, then
+     Variadic(tanh(Wildcard), min_len=3) (test_explain.py)
+     at %tanh
+     instances: expected 3 or more, found 2
+  2. 2 of 3 patterns matched, then
+     Variadic(tanh(Wildcard), min_len=3) (test_explain.py)
+     at %tanh_1
+     instances: expected 3 or more, found 1""",
+            id="instances",
         ),
         pytest.param(
             Subst(op.Erf(x), x, name="r"),
