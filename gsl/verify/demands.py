@@ -91,7 +91,6 @@ class Demands:
         """The terms that equal each attribute of a draft (or a part of it), or have it as an item."""
         self.about: dict[NodeDraft, list[Demand]] = {}
         """The conditions in which a draft occurs."""
-        self._sizes: list[int] | None = None
         self._answers: dict[tuple[Demand, int], tuple[list[_AttrReading], Any]] = {}
         """The known facts about an expression, with all that was read to find them."""
         for draft in skeleton.drafts:
@@ -279,22 +278,23 @@ class Demands:
         reading = (fact for fact in self.about.get(draft, ()) if name in fact.names)
         return list(dict.fromkeys(number for fact in reading for number in _numbers(Identity(fact.test))))
 
-    @property
+    @cached_property
+    def _tests(self) -> Sequence[Ast]:
+        """The conditions on drafts, each once."""
+        return list({id(fact.test): fact.test for demands in self.about.values() for fact in demands}.values())
+
+    @cached_property
     def sizes(self) -> Sequence[int]:
         """Sizes larger than the usual ones that conditions on shapes are likely to allow, by the numbers in them."""
-        if self._sizes is None:
-            tests = {id(fact.test): fact.test for demands in self.about.values() for fact in demands}
-            shaped = (test for test in tests.values() if "shape" in _names(Identity(test)))
-            named = {n for test in shaped for n in _numbers(Identity(test)) if isinstance(n, int) and 1 < n <= LARGEST}
-            near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
-            self._sizes = [n for n in near if SIZES < n <= LARGEST]
-        return self._sizes
+        shaped = (test for test in self._tests if "shape" in _names(Identity(test)))
+        named = {n for test in shaped for n in _numbers(Identity(test)) if isinstance(n, int) and 1 < n <= LARGEST}
+        near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
+        return [n for n in near if SIZES < n <= LARGEST]
 
     @cached_property
     def parts_dtypes(self) -> bool:
         """True if a condition is that dtypes are not equal."""
-        tests = {id(fact.test): fact.test for demands in self.about.values() for fact in demands}
-        negated = (test for test in tests.values() if isinstance(test, Unary) and test.operator == "~")
+        negated = (test for test in self._tests if isinstance(test, Unary) and test.operator == "~")
         return any("dtype" in _names(Identity(test)) for test in negated)
 
     def holds(self, draft: NodeDraft) -> bool:
@@ -373,7 +373,7 @@ def _equation(left: Ast, right: Ast) -> Binary:
 
 @lru_cache(maxsize=4096)
 def _equations(pattern: Pattern) -> tuple[tuple[Binary, bool], ...]:
-    """The demands of a pattern on its own node, as equations, each with true if it is exact (see :class:`Fact`)."""
+    """The demands of a pattern on its own node, as equations, each with true if it is exact (see :class:`Demand`)."""
     found: list[tuple[Binary, bool]] = []
     guard = pattern.guard
     if guard is not None:

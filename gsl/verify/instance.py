@@ -162,19 +162,11 @@ def _skipped(operand: Node, op: str, number: int) -> Node:
     """A call that leaves its operand as it is, apart from the effect for which the operator exists."""
     kind = operand.type
     spec = TABLE[op]
-    given: dict[str, Any] = {}
     if not isinstance(kind, TensorType) or len(spec.operands) != 1:
         return operand
-    if "dtype" in spec.attrs:
-        given["dtype"] = kind.dtype
-    if "shape" in spec.attrs:
-        given["shape"] = kind.shape
-    if "newshape" in spec.attrs:
-        given["newshape"] = kind.shape
-    if "axes" in spec.attrs:
-        given["axes"] = tuple(range(kind.ndim))
+    own = {"dtype": kind.dtype, "shape": kind.shape, "newshape": kind.shape, "axes": tuple(range(kind.ndim))}
     try:
-        attrs = spec.complete(given, (kind,))
+        attrs = spec.complete({name: value for name, value in own.items() if name in spec.attrs}, (kind,))
         result = infer(op, (operand,), attrs)
     except (ValueError, KeyError):
         return operand

@@ -112,6 +112,11 @@ class Skeleton:
         self.drafts.append(draft)
         return draft
 
+    def open_tuple(self, draft: NodeDraft) -> None:
+        """Let a leaf be the tuple of some tensors."""
+        draft.op = TUPLE
+        draft.operands = [self._new() for _ in range(pick(self.choices, FIELDS))]
+
     def _become(self, draft: NodeDraft, op: Op) -> None:
         if draft.op is not None and draft.op != op:
             raise Dead(f"one node would be {draft.op} and {op}")
@@ -265,8 +270,7 @@ class Skeleton:
                     draft.operands[place] = leaf = self._new()
                     leaf.kinds = frozenset((INPUT, PARAM))
                     if draft.op in ("concatenate", "stack", "einsum"):
-                        leaf.op = TUPLE
-                        leaf.operands = [self._new() for _ in range(pick(self.choices, FIELDS))]
+                        self.open_tuple(leaf)
 
     def _use_outside(self) -> None:
         """Decide which inner nodes are used outside of the match, too."""

@@ -20,7 +20,7 @@ from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.demands import Demands
 from gsl.verify.draft import ANY, Goal, NodeDraft, known_of, meet, type_of_call
-from gsl.verify.skeleton import FIELDS, Skeleton
+from gsl.verify.skeleton import Skeleton
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = ("float32", "int64", "float64", "bool", "int32", "float16", "uint8", "int8", "int16", "bfloat16")
@@ -328,9 +328,7 @@ class Solver:
     def _getitem(self, draft: NodeDraft, goal: Goal) -> None:
         whole = draft.operand(0)
         if whole.is_leaf and not whole.solved:
-            whole.op = TUPLE
-            whole.operands = [NodeDraft(-1 - i) for i in range(pick(self.choices, FIELDS))]
-            self.skeleton.drafts += [operand for operand in whole.operands if operand is not None]
+            self.skeleton.open_tuple(whole)
         index = next((value for _, value in self.demands.given(draft, "index")), None)
         if index is not None and goal != ANY and not whole.solved:
             whole.field_goals[index] = goal

@@ -69,7 +69,7 @@ def suggestions(
     others = [*_either([*telling, *numbers]), *((sum(g), c) for c, g in numbers)]
     found += [(count, condition) for count, condition in others if NEARLY * count >= most]
     if not found:
-        found = list(_pairs(_tested([*conditions, *equations], bad, good)))
+        found = list(_pairs([*conditions, *equations], bad, good))
         most = max([count for count, _ in found], default=0)
     found.sort(key=lambda item: (item[1].cost > 1 or item[0] < NEARLY * most, -item[0], item[1].cost))
     told = legend(rule, names)
@@ -88,12 +88,6 @@ def _telling(
     return [row for row in rows if sum(row[1]) >= LEAST_PASSING]
 
 
-def _tested(
-    conditions: Iterable[SideCondition], bad: Sequence[Match], good: Sequence[Match]
-) -> list[tuple[SideCondition, list[bool], list[bool]]]:
-    """Each condition, and on which of the failing and of the passing instances it holds."""
-    return [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
-
 
 def _either(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
     """Two conditions of which each excludes all that fails, and of which one holds where the other one does not."""
@@ -103,8 +97,11 @@ def _either(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
             yield count, SideCondition(a.expr | b.expr, f"({a.text}) | ({b.text})", a.cost + b.cost + 10)
 
 
-def _pairs(rows: Sequence[Any]) -> Iterator[tuple[int, SideCondition]]:
+def _pairs(
+    conditions: Iterable[SideCondition], bad: Sequence[Match], good: Sequence[Match]
+) -> Iterator[tuple[int, SideCondition]]:
     """Two conditions that only together exclude all that fails."""
+    rows = [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
     useful = [row for row in rows if not all(row[1]) and sum(row[2]) >= LEAST_PASSING]
     useful.sort(key=lambda row: (sum(row[1]), -sum(row[2]), row[0].cost))
     for (a, bad_a, good_a), (b, bad_b, good_b) in combinations(useful[:40], 2):

@@ -114,9 +114,9 @@ class Algebra:
     def is_native(self, step: StraightLineStep, operands: Sequence[Any]) -> bool:
         """True if a call has neither operands nor a result of floats."""
         fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
-        if any(isinstance(field, self.value) for field in fields):
-            return False
-        return not (isinstance(step.kind, TensorType) and is_floating(step.kind.dtype))
+        tensors: list[Any] = [field for field in fields if isinstance(field, (torch.Tensor, self.value))]
+        floats = any(isinstance(x, self.value) or x.is_floating_point() for x in tensors)
+        return not floats and not (isinstance(step.kind, TensorType) and is_floating(step.kind.dtype))
 
     def native(self, step: StraightLineStep, operands: Sequence[Any]) -> Any:
         """The value of a call of integers and booleans by its own meaning."""

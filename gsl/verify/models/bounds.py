@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final
 
 import torch
 
-from gsl.graph import TensorType
 from gsl.spec import TABLE, Trait
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import (
@@ -31,7 +30,7 @@ from gsl.verify.models.algebra import (
     real_operand,
 )
 from gsl.verify.models.definitions import UncoveredCall
-from gsl.verify.models.program import StraightLineStep, is_floating
+from gsl.verify.models.program import StraightLineStep
 
 UNIT: Final = 2.0**-53
 """The relative error of one rounding in float64."""
@@ -99,12 +98,6 @@ class Bounds(Algebra):
     def joined(self, values: Sequence[Any], function: Callable[..., Any]) -> Rounded:
         lifted = [self.lift(value) for value in values]
         return _known(function(*[x.value for x in lifted]), function(*[x.error for x in lifted]))
-
-    def is_native(self, step: StraightLineStep, operands: Sequence[Any]) -> bool:
-        fields = [field for operand in operands for field in (operand if isinstance(operand, tuple) else (operand,))]
-        tensors = [field for field in fields if isinstance(field, (torch.Tensor, Rounded))]
-        floats = any(isinstance(x, Rounded) or x.is_floating_point() for x in tensors)
-        return not floats and not (isinstance(step.kind, TensorType) and is_floating(step.kind.dtype))
 
     def rounded(self, step: StraightLineStep, x: Any) -> Any:
         if not isinstance(x, Rounded):
@@ -229,7 +222,7 @@ def _rounding(o: Bounds, op: str, values: Sequence[Any], result: Any) -> Any:
     itself."""
     if op in _EXACT:
         return torch.zeros(result.shape, dtype=torch.float64)
-    if o.inside:
+    if o.inside or op not in ("add", "subtract", "multiply", "square", "divide"):
         return (1 if op in _ARITHMETIC else _FUNCTION_ROUNDINGS) * UNIT * result.abs()
     if op in ("add", "subtract"):
         a, b = (_double(x) for x in values)
@@ -239,11 +232,9 @@ def _rounding(o: Bounds, op: str, values: Sequence[Any], result: Any) -> Any:
         return ((a - (result - back)) + (b - back)).abs()
     if op in ("multiply", "square"):
         return _product_error(_double(values[0]), _double(values[-1]), result)
-    if op == "divide":
-        a, b = (_double(x) for x in values)
-        rest = (a - result * b).abs() + _product_error(result, b, result * b)
-        return rest / b.abs() * (1 + 2 * UNIT)
-    return (1 if op in _ARITHMETIC else _FUNCTION_ROUNDINGS) * UNIT * result.abs()
+    a, b = (_double(x) for x in values)
+    rest = (a - result * b).abs() + _product_error(result, b, result * b)
+    return rest / b.abs() * (1 + 2 * UNIT)
 
 
 def _double(x: Any) -> Any:

@@ -138,7 +138,7 @@ class Field(Algebra):
 
     def joined(self, values: Sequence[Any], function: Callable[..., Any]) -> Residues:
         lifted = [self.lift(value) for value in values]
-        return _combined(self, lifted, function, *_common(lifted))
+        return _combined(lifted, function, *_common(lifted))
 
     def differing(self, expected: Any, found: Any) -> Any:
         """True where two values differ; Uncovered if they have no modulus in common."""
@@ -181,21 +181,15 @@ class Field(Algebra):
 
 
 def _combined(
-    o: Field, operands: Sequence[Any], compute: Callable[..., Any], up: int, down: int, weight: int | None
+    operands: Sequence[Residues], compute: Callable[..., Any], up: int, down: int, weight: int | None
 ) -> Residues:
     """The value that is computed modulo p from the residues modulo p, and likewise modulo q."""
-    lifted = [o.lift(x) for x in operands]
-    p = None if any(x.p is None for x in lifted) else compute(*[x.p for x in lifted]) % P
-    q = None if any(x.q is None for x in lifted) else compute(*[x.q for x in lifted]) % Q
+    p = None if any(x.p is None for x in operands) else compute(*[x.p for x in operands]) % P
+    q = None if any(x.q is None for x in operands) else compute(*[x.q for x in operands]) % Q
     if p is None and q is None:
         raise UncoveredCall("an exponential and a logarithm in one sum or product")
     return Residues(p, q, up, down, weight)
 
-
-def _sum_degrees(values: Sequence[Residues]) -> tuple[int, int]:
-    """The degrees of a sum of rational functions."""
-    down = sum([x.down for x in values])
-    return max([x.up + down - x.down for x in values], default=0), down
 
 
 def _common(values: Sequence[Residues]) -> tuple[int, int, int | None]:
@@ -208,7 +202,8 @@ def _common(values: Sequence[Residues]) -> tuple[int, int, int | None]:
 def _adds(o: Field, op: str, x: Any, y: Any, **attrs: Any) -> Residues:
     x, y = o.lift(x), o.lift(y)
     weight = None if x.weight is None or y.weight is None else x.weight + y.weight
-    return _combined(o, (x, y), lambda a, b: meaning(op)(torch, a, b, **attrs), *_sum_degrees((x, y)), weight)
+    up, down = max(x.up + y.down, y.up + x.down), x.down + y.down
+    return _combined((x, y), lambda a, b: meaning(op)(torch, a, b, **attrs), up, down, weight)
 
 
 def _sums(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
@@ -216,7 +211,7 @@ def _sums(o: Field, op: str, x: Any, **attrs: Any) -> Residues:
     count = kinds.terms(op, (x.any_part,), attrs) + 1
     up, down = x.up + (count - 1) * x.down, count * x.down
     weight = None if x.weight is None else count * x.weight
-    return _combined(o, (x,), lambda a: meaning(op)(torch, a, **attrs), up, down, weight)
+    return _combined((x,), lambda a: meaning(op)(torch, a, **attrs), up, down, weight)
 
 
 def _products(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
@@ -231,7 +226,7 @@ def _products(o: Field, op: str, *operands: Any, **attrs: Any) -> Residues:
     up = sum([x.up for x in factors]) + (count - 1) * sum([x.down for x in factors])
     down = count * sum([x.down for x in factors])
     return _combined(
-        o, factors, lambda *a: meaning(op)(torch, *((a,) if is_tuple else a), **attrs), up, down,
+        factors, lambda *a: meaning(op)(torch, *((a,) if is_tuple else a), **attrs), up, down,
         _scaled(factors, operands),
     )  # fmt: skip
 
@@ -347,7 +342,7 @@ def _even(o: Field, op: str, x: Any) -> Residues:
 def _abs(o: Field, op: str, x: Any) -> Residues:
     sign = o.sign(x)
     x = o.lift(x)
-    return _combined(o, (x,), lambda a: a * sign, x.up, x.down, None)
+    return _combined((x,), lambda a: a * sign, x.up, x.down, None)
 
 
 def _sign(o: Field, op: str, x: Any) -> Residues:
@@ -356,7 +351,7 @@ def _sign(o: Field, op: str, x: Any) -> Residues:
 
 def _relu(o: Field, op: str, x: Any) -> Residues:
     x, sign = o.lift(x), o.sign(x)
-    return _combined(o, (x,), lambda a: torch.where(sign > 0, a, 0.0), x.up, x.down, None)
+    return _combined((x,), lambda a: torch.where(sign > 0, a, 0.0), x.up, x.down, None)
 
 
 def _larger(o: Field, op: str, x: Any, y: Any) -> Any:

@@ -55,10 +55,7 @@ def _open_tuple(s: Solver, whole: NodeDraft) -> None:
     """A wildcard that is the tuple of some tensors."""
     if not whole.is_leaf:
         raise Dead("the fields of a tuple that is computed")
-    whole.op = TUPLE
-    new = [NodeDraft(100 + 10 * whole.number + i) for i in range(pick(s.choices, (2, 3, 1)))]
-    whole.operands = [*new]
-    s.skeleton.drafts += new
+    s.skeleton.open_tuple(whole)
 
 
 def _fields(s: Solver, fields: list[NodeDraft], goal: Goal, axis: int, rank: int) -> None:
