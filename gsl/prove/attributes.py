@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from itertools import combinations, permutations
 from typing import Any
 
@@ -11,8 +10,9 @@ from gsl.graph.types import TensorType, TupleType, Type
 from gsl.prove.meanings.layout import newshape
 from gsl.prove.poly import Impossible, Poly, Unproved, Whole, number, product
 from gsl.prove.tensor import Calculation, DType, Family, Real, Tensor
-from gsl.prove.terms import Element, SumTerm, Term
+from gsl.prove.terms import Element, alone
 from gsl.spec import REQUIRED, OpSpec
+from gsl.spec.normalise import spatial
 
 RANKS = (0, 1, 2, 3, 4)
 """The ranks for which a proof is done where a rule leaves them open."""
@@ -141,7 +141,7 @@ def _layout(*orders: str) -> FreeRule:
     """One of some layouts, in which X stands for the spatial axes."""
 
     def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
-        letters = "DHW"[-_count(spec) :]
+        letters = spatial(_count(spec))
         return calc.path.choose([order.replace("X", letters) for order in orders], f"the layout of {spec.cls}")
 
     return make
@@ -205,9 +205,7 @@ def _pairs(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
 
 
 def _squeezed(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
-    ndim = _rank(operands)
-    sets = [axes for count in range(ndim + 1) for axes in combinations(range(ndim), count)]
-    chosen = calc.path.choose(sets, "axis of Squeeze")
+    chosen = _some_axes(0)(calc, spec, operands)
     for axis in chosen:
         calc.path.assume(("==", operands[0].shape[axis] - 1))
     return chosen
@@ -244,4 +242,4 @@ def _bound(calc: Calculation) -> Any:
 def _any_number(calc: Calculation, name: str) -> Real:
     if calc.path.member is not None:
         raise Unproved(f"{name} is a number that is left free in each instance")
-    return Real(SumTerm((Term(Fraction(1), ((Element(calc.path.name(name)), 1),)),)), calc.algebra)
+    return Real(alone(Element(calc.path.name(name))), calc.algebra)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import IntAtom, Poly, Relation, negations, replaced
+from gsl.prove.poly import IntAtom, Poly, Relation, opposite, replaced
 from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, rename, renamed_sum
 
 MOST_ORDERS = 500
@@ -22,7 +22,10 @@ def equal(algebra: TermAlgebra, left: SumTerm, right: SumTerm, given: tuple[Rela
         return True
     guard = algebra.outer_guard((left, right))
     if guard is not None:
-        return all(_equal_where(algebra, left, right, case, guard, given) for case in (guard, *negations(guard)))
+        return all(
+            algebra.path.entails(opposite(case), given) or equal(algebra, one, other, (*given, case))
+            for case, (one, other) in algebra.cases(guard, (left, right))
+        )
     rest = list(right.terms)
     for term in left.terms:
         found = next((other for other in rest if alike(algebra, term, other, given)), None)
@@ -31,18 +34,6 @@ def equal(algebra: TermAlgebra, left: SumTerm, right: SumTerm, given: tuple[Rela
         rest.remove(found)
     return not rest
 
-
-def _equal_where(
-    algebra: TermAlgebra, left: SumTerm, right: SumTerm, case: Relation, guard: Relation, given: tuple[Relation, ...]
-) -> bool:
-    path = algebra.path
-    opposite = ("!=", case[1]) if case[0] == "==" else negations(case)[0]
-    if path.quick(case) is False or path.entails(opposite, given):
-        return True
-    sides = [algebra.given(side, case) for side in (left, right)]
-    if case != guard:
-        sides = [SumTerm(tuple(term for term in side.terms if guard not in term.guards)) for side in sides]
-    return equal(algebra, sides[0], sides[1], (*given, case))
 
 
 def alike(algebra: TermAlgebra, left: Term, right: Term, given: tuple[Relation, ...] = ()) -> bool:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from math import inf, isqrt
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.terms import ZERO, Element, Factor, Fold, FunctionTerm, Integer, SumTerm, Term, atoms_of, constant
+from gsl.prove.terms import ZERO, Element, Fold, FunctionTerm, Integer, SumTerm, Term, alone, atoms_of, constant
 
 Law = Callable[..., SumTerm | None]
 """The value of a function, simplified; ``None`` where nothing is known of it."""
@@ -23,7 +23,7 @@ def _inverse(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
         total = constant(1 / term.coefficient)
         for factor, power in term.factors:
             of = factor.arguments[0] if isinstance(factor, FunctionTerm) and factor.name == "inverse" else None
-            total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [_alone(factor)]), power))
+            total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [alone(factor)]), power))
         return total
     lead = min(value.terms, key=lambda term: term.key).coefficient
     common = set(value.terms[0].factors).intersection(*(term.factors for term in value.terms))
@@ -31,12 +31,8 @@ def _inverse(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
         atoms_of(f[0]).isdisjoint(term.bound) for term in value.terms))  # fmt: skip
     if lead == 1 and not outer:
         return None
-    rest = SumTerm(tuple(
-        replace(term, coefficient=term.coefficient / lead, factors=tuple(f for f in term.factors if f not in outer))
-        for term in value.terms
-    ))  # fmt: skip
-    before = algebra.apply("inverse", SumTerm((Term(lead, outer),)))
-    return algebra.times(before, algebra.apply("inverse", algebra.collected(rest.terms)))
+    before, rest = SumTerm((Term(lead, outer),)), _without(value, Term(lead, outer))
+    return algebra.times(algebra.apply("inverse", before), algebra.apply("inverse", algebra.collected(rest.terms)))
 
 
 def _sqrt(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
@@ -58,12 +54,9 @@ def _root_of_squares(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
         return None
     found = algebra.apply("sqrt", constant(term.coefficient))
     for factor, power in term.factors:
-        found = algebra.times(found, algebra.power(algebra.apply("abs", _alone(factor)), power // 2))
+        found = algebra.times(found, algebra.power(algebra.apply("abs", alone(factor)), power // 2))
     return found
 
-
-def _alone(factor: Factor) -> SumTerm:
-    return SumTerm((Term(Fraction(1), ((factor, 1),)),))
 
 
 def _magnitude(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
@@ -77,7 +70,7 @@ def _magnitude(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
         return None
     found = constant(abs(term.coefficient))
     for factor, power in term.factors:
-        found = algebra.times(found, algebra.power(algebra.apply("abs", _alone(factor)), power))
+        found = algebra.times(found, algebra.power(algebra.apply("abs", alone(factor)), power))
     return found
 
 
@@ -168,7 +161,7 @@ def _log(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
         return _argument(x, "exp")
     parts = [algebra.apply("log", constant(term.coefficient))]
     for factor, power in term.factors:
-        parts.append(algebra.scale(algebra.apply("log", _alone(factor)), power))
+        parts.append(algebra.scale(algebra.apply("log", alone(factor)), power))
     return algebra.add(*parts)
 
 

@@ -6,15 +6,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from gsl.attr.ast import Ast, Attribute, Binary, Chosen, Function, TupleOf
+from gsl.attr.ast import Ast, Attribute, Binary, Chosen, Function, Literal, TupleOf
 from gsl.attr.evaluate import same
 from gsl.pat import Call, Leaf, Like, Pattern, Variadic, walk
 from gsl.pat import Match as MatchClause
+from gsl.pat.typed import TENSOR
 from gsl.pat.variadic import parts
 from gsl.prove.path import Path
-from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, number
+from gsl.prove.poly import Poly, Unproved, Whole, difference
 from gsl.prove.tensor import Calculation, DType, Real, Tensor, Value
 from gsl.rewrite import Subst
 from gsl.spec import OpSpec, Trait
@@ -122,29 +124,28 @@ def fits(side: SourceSide, variadic: Variadic) -> None:
                 pairs = []
             else:
                 raise Unproved("the first instance may be another one than its template")
-            for expression, value in [*pairs, *guarded(template, node)]:
+            guard = template.guard
+            if guard is not None and guard.values not in (None, side.path.domains.get(node.name)):
+                raise Unproved("the first instance may have other values")
+            if guard is not None and isinstance(guard.shape, tuple) and len(guard.shape) != node.ndim:
+                raise Unproved("the first instance may have another rank")
+            for expression, value in chain(pairs, guarded(template, node)):
                 if not surely_equal(side.path, side.evaluated(expression), value):
                     raise Unproved(f"the first instance may not satisfy {expression!r}")
     for template in first:
         del nodes[template, (Poly(),)]
 
 
-def guarded(template: Pattern, node: Matched) -> list[tuple[Ast, Any]]:
-    """The demands on the type of a node, each with what it is."""
-    guard, found = template.guard, list[tuple[Ast, Any]]()
-    if guard is None:
-        return found
-    if guard.values not in (None, node.calc.path.domains.get(node.name)):
-        raise Unproved("the first instance may have other values")
-    for name in ("shape", "dtype", "ndim"):
+def guarded(pattern: Pattern, node: Matched) -> Iterator[tuple[Ast, Any]]:
+    """The demands of a pattern on the type of a node, each with what it is; that on the rank goes before the sizes."""
+    guard = pattern.guard
+    if guard is not None and isinstance(guard.shape, tuple):
+        yield Literal(len(guard.shape)), node.ndim
+        yield from ((size, own) for size, own in zip(guard.shape, node.shape) if size is not None)
+    for name in TENSOR if guard is not None else ():
         wanted = getattr(guard, name)
-        if name == "shape" and isinstance(wanted, tuple):
-            if len(wanted) != node.ndim:
-                raise Unproved("the first instance may have another rank")
-            found += [(size, own) for size, own in zip(wanted, node.shape) if size is not None]
-        elif wanted is not None:
-            found.append((wanted, getattr(node, name)))
-    return found
+        if isinstance(wanted, Ast):
+            yield wanted, getattr(node, name)
 
 
 def surely_equal(path: Path, left: Any, right: Any) -> bool:
@@ -152,7 +153,6 @@ def surely_equal(path: Path, left: Any, right: Any) -> bool:
     if isinstance(left, (tuple, list)) and isinstance(right, (tuple, list)):
         return len(left) == len(right) and all(surely_equal(path, a, b) for a, b in zip(left, right))
     if isinstance(left, Whole) or isinstance(right, Whole):
-        codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
-        return all(isinstance(side, (int, Whole)) and not isinstance(side, bool) for side in codes) and path.holds(
-            ("==", number(codes[0]) - number(codes[1])))  # fmt: skip
+        rest = difference(left, right)
+        return rest is not None and path.holds(("==", rest))
     return not isinstance(left, Real) and not isinstance(right, Real) and same(left, right)

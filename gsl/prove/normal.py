@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product as pairs
@@ -18,6 +18,7 @@ from gsl.prove.terms import (
     Integer,
     SumTerm,
     Term,
+    alone,
     atoms_of,
     constant,
     powers_of,
@@ -113,7 +114,7 @@ class TermAlgebra:
 
     def element(self, leaf: str, index: Sequence[Poly]) -> SumTerm:
         """An element of a leaf."""
-        return SumTerm((Term(Fraction(1), ((Element(leaf, tuple(map(self.path.reduce, index))), 1),)),))
+        return alone(Element(leaf, tuple(map(self.path.reduce, index))))
 
     def where(self, guards: Iterable[Relation], value: SumTerm) -> SumTerm:
         """A sum where conditions hold, and 0 elsewhere."""
@@ -270,18 +271,19 @@ class TermAlgebra:
             if partial:
                 self.partial.append((name, arguments))
             return self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
-        parts = []
+        return self.add(*[
+            self.where([case], self.apply(name, *chosen, numbers=numbers, partial=partial))
+            for case, chosen in self.cases(guard, arguments)
+        ])  # fmt: skip
+
+    def cases(self, guard: Relation, values: Sequence[SumTerm]) -> Iterator[tuple[Relation, list[SumTerm]]]:
+        """The cases that a condition holds and that it does not, as far as they may occur, with sums in each."""
         for case in (guard, *negations(guard)):
             if self.path.quick(case) is not False:
-                chosen = [self.given(argument, case) for argument in arguments]
+                chosen = [self.given(value, case) for value in values]
                 if case != guard:
-                    chosen = [self._without(argument, guard) for argument in chosen]
-                parts.append(self.where([case], self.apply(name, *chosen, numbers=numbers, partial=partial)))
-        return self.add(*parts)
-
-    def _without(self, value: SumTerm, guard: Relation) -> SumTerm:
-        """A sum in the case that a condition does not hold."""
-        return SumTerm(tuple(term for term in value.terms if guard not in term.guards))
+                    chosen = [SumTerm(tuple(t for t in value.terms if guard not in t.guards)) for value in chosen]
+                yield case, chosen
 
     def simplified(self, name: str, arguments: tuple[SumTerm, ...], numbers: tuple[Poly, ...]) -> SumTerm:
         """A function of sums without conditions, by the laws that are known of it."""
@@ -293,7 +295,7 @@ class TermAlgebra:
 
     def opaque(self, name: str, arguments: Sequence[SumTerm], numbers: Sequence[Poly] = ()) -> SumTerm:
         """A function of which nothing is known."""
-        return SumTerm((Term(Fraction(1), ((FunctionTerm(name, tuple(arguments), tuple(numbers)), 1),)),))
+        return alone(FunctionTerm(name, tuple(arguments), tuple(numbers)))
 
     def inverse(self, value: SumTerm) -> SumTerm:
         """One divided by a sum."""
@@ -307,14 +309,10 @@ class TermAlgebra:
             if guard[1].inner.isdisjoint(own) and guard[1].inner.isdisjoint(term.bound)
         ]  # fmt: skip
         if outer:
-            guard = min(outer, key=written)
-            parts = []
-            for case in (guard, *negations(guard)):
-                chosen = self.given(body, case)
-                if case != guard:
-                    chosen = self._without(chosen, guard)
-                parts.append(self.where([case], self.fold(name, bound, guards, chosen)))
-            return self.add(*parts)
+            return self.add(*[
+                self.where([case], self.fold(name, bound, guards, chosen))
+                for case, (chosen,) in self.cases(min(outer, key=written), [body])
+            ])  # fmt: skip
         single = [atom for atom in bound if self.path.size(atom).number == 1]
         if single:
             values = {atom: Poly() for atom in single}
@@ -327,7 +325,7 @@ class TermAlgebra:
         kept = frozenset(g for g in guards if self.path.quick(g) is not True)
         if not bound and not kept:
             return body
-        return SumTerm((Term(Fraction(1), ((Fold(name, tuple(bound), kept, body), 1),)),))
+        return alone(Fold(name, tuple(bound), kept, body))
 
     def is_nonzero(self, value: SumTerm) -> bool:
         """True if it is seen that a sum is not 0."""

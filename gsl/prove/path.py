@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from gsl.pat.typed import Domain
 from gsl.prove import poly
-from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, Whole, negations, operation, written
+from gsl.prove.poly import Impossible, IntAtom, Poly, Relation, Unproved, Whole, operation, opposite, written
 from gsl.prove.solver import Question, solver
 from gsl.walk import reached
 
@@ -93,9 +93,7 @@ class Path:
         if self.choose((True, False)):
             self.assume(relation)
             return True
-        kind, p = relation
-        other = negations(relation)[0] if kind != "==" else ("!=", p)
-        self.assume(other)
+        self.assume(opposite(relation))
         return False
 
     def known(self, relation: Relation) -> bool | None:
@@ -105,14 +103,7 @@ class Path:
             return quick
         if self.entails(relation):
             return True
-        return False if self.never(relation) else None
-
-    def never(self, relation: Relation) -> bool:
-        """True if a relation holds for no sizes."""
-        kind, p = relation
-        if kind == "==":
-            return self.entails(("!=", p))
-        return self.entails(("==", p)) if kind == "!=" else self.entails((">=", -p - 1))
+        return False if self.entails(opposite(relation)) else None
 
     def quick(self, relation: Relation) -> bool | None:
         """True if a relation holds, as far as that is seen without the solver."""
@@ -184,11 +175,15 @@ class Path:
                 continue
             if atom.least is not None:
                 self.facts.append((">=", value - atom.least))
-            self.values[atom] = value
-            self._reduced.clear()
-            self.values = {key: self.reduce(old) for key, old in self.values.items()}
+            self._set(atom, value)
             return True
         return False
+
+    def _set(self, atom: IntAtom, value: Poly) -> None:
+        """Note the value of an atom."""
+        self.values[atom] = value
+        self._reduced.clear()
+        self.values = {key: self.reduce(old) for key, old in self.values.items()}
 
     def _split_by_rest(self, p: Poly) -> bool:
         """Replace a variable of which the rest by a number is known by what that says of it."""
@@ -204,19 +199,18 @@ class Path:
             sign = 1 if parts[0].number == -by else -1
             rest = (parts[1] * sign - whole).number
             if parts[0].number in (by, -by) and rest is not None:
-                self.values[variable] = self.variable("half", 0).poly * by - rest
-                self.facts.append((">=", self.values[variable] - (self.least(variable) or 0)))
-                self._reduced.clear()
-                self.values = {key: self.reduce(old) for key, old in self.values.items()}
+                value = self.variable("half", 0).poly * by - rest
+                self.facts.append((">=", value - (self.least(variable) or 0)))
+                self._set(variable, value)
                 return True
         return False
 
     def _bound(self, kind: str, p: Poly) -> None:
         """Note a lower bound of an atom."""
         (atom, *others) = p.atoms or (None,)
-        if kind == ">=" and atom is not None and not others and p - Poly.of(atom) == Poly.of((p - Poly.of(atom)).number
-                                                                                          or 0):  # fmt: skip
-            self.bounds[atom] = max(self.least(atom) or 0, -((p - Poly.of(atom)).number or 0))
+        rest = (p - Poly.of(atom)).number if kind == ">=" and atom is not None and not others else None
+        if atom is not None and rest is not None:
+            self.bounds[atom] = max(self.least(atom) or 0, -rest)
 
     def least(self, atom: IntAtom) -> int | None:
         """A lower bound of an atom."""

@@ -288,14 +288,16 @@ class ProofLimit(GSLError):
     """A proof that takes too many cases, or too long."""
 
 
-def negations(relation: Relation) -> tuple[Relation, ...]:
-    """The relations of which one holds where a relation does not."""
+def opposite(relation: Relation) -> Relation:
+    """The relation that holds where another one does not."""
     kind, p = relation
-    if kind == ">=":
-        return ((">=", -p - 1),)
-    if kind == "==":
-        return ((">=", p - 1), (">=", -p - 1))
-    return (("==", p),)
+    return (">=", -p - 1) if kind == ">=" else ("!=" if kind == "==" else "==", p)
+
+
+def negations(relation: Relation) -> tuple[Relation, ...]:
+    """The relations of which one holds where a relation does not; none of them is ``!=``."""
+    kind, p = relation
+    return ((">=", p - 1), (">=", -p - 1)) if kind == "==" else (opposite(relation),)
 
 
 def written(relation: Relation) -> str:
@@ -305,14 +307,14 @@ def written(relation: Relation) -> str:
     return f"{left} {kind} {left - p}"
 
 
-WholeMethod = Callable[["Whole", Any], Any]
+NumberMethod = Callable[[Any, Any], Any]
 
 
-def _operator(operate: Callable[[Path, Poly, Poly], Poly]) -> tuple[WholeMethod, WholeMethod]:
+def operator(operate: Callable[[Any, Any, Any], Any]) -> tuple[NumberMethod, NumberMethod]:
     """The methods of an operator of Python: for a number on its left, and for one on its right only."""
     return (
-        lambda self, other: self._with(other, lambda a, b: operate(self.path, a, b)),
-        lambda self, other: self._with(other, lambda a, b: operate(self.path, b, a)),
+        lambda self, other: self._with(other, operate),
+        lambda self, other: self._with(other, lambda context, a, b: operate(context, b, a)),
     )
 
 
@@ -329,18 +331,18 @@ class Whole:
     def __repr__(self) -> str:
         return str(self.path.reduce(self.poly))
 
-    def _with(self, other: Any, operate: Callable[[Poly, Poly], Poly]) -> Any:
+    def _with(self, other: Any, operate: Callable[[Path, Poly, Poly], Poly]) -> Any:
         if isinstance(other, Whole):
             other = other.poly
         elif isinstance(other, bool) or not isinstance(other, int):
             return NotImplemented
-        return whole(operate(self.poly, poly(other)), self.path)
+        return whole(operate(self.path, self.poly, poly(other)), self.path)
 
-    __add__, __radd__ = _operator(lambda path, a, b: a + b)
-    __sub__, __rsub__ = _operator(lambda path, a, b: a - b)
-    __mul__, __rmul__ = _operator(lambda path, a, b: a * b)
-    __floordiv__, __rfloordiv__ = _operator(lambda path, a, b: path.quotient(a, b))
-    __mod__, __rmod__ = _operator(lambda path, a, b: path.remainder(a, b))
+    __add__, __radd__ = operator(lambda path, a, b: a + b)
+    __sub__, __rsub__ = operator(lambda path, a, b: a - b)
+    __mul__, __rmul__ = operator(lambda path, a, b: a * b)
+    __floordiv__, __rfloordiv__ = operator(lambda path, a, b: path.quotient(a, b))
+    __mod__, __rmod__ = operator(lambda path, a, b: path.remainder(a, b))
 
     def __neg__(self) -> Any:
         return whole(-self.poly, self.path)
@@ -392,3 +394,11 @@ def number(value: Any) -> Poly:
     if isinstance(value, int) and not isinstance(value, bool):
         return Poly.of(value)
     raise Unproved(f"{value!r} is no whole number")
+
+
+def difference(left: Any, right: Any) -> Poly | None:
+    """One whole number less another one, where a dtype counts by its code; ``None`` of other values."""
+    codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
+    if any(isinstance(side, bool) or not isinstance(side, (int, Whole)) for side in codes):
+        return None
+    return number(codes[0]) - number(codes[1])

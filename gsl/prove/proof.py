@@ -22,7 +22,7 @@ from gsl.prove.poly import QUOTIENT, Impossible, IntAtom, Poly, ProofLimit, Rela
 from gsl.prove.source import AtomOrigin, SourceSide
 from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Family, Tensor
-from gsl.prove.terms import FunctionTerm, SumTerm, Term, atoms_of
+from gsl.prove.terms import FunctionTerm, SumTerm, Term, alone, atoms_of
 from gsl.rewrite import Subst
 
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {"==": operator.eq, ">=": operator.ge, "!=": operator.ne}
@@ -131,6 +131,9 @@ ASSUMED = (
     "the out_dtype of a product holds the values of its operands",
     "no axis is empty",
     "the results have the shapes and the dtypes of the source, which is checked at each match",
+    f"where a rank is open, it is one of {', '.join(map(str, RANKS))}",
+    f"where a split is open, it has {', '.join(map(str, sorted(PARTS)))} parts",
+    "where a layout is open, the channels are the second axis or the last one",
 )
 
 
@@ -154,15 +157,7 @@ def prove(rule: Subst, *, seconds: float = SECONDS) -> Proof | NoProof:
         return NoProof(rule.name, str(error))
     if not count:
         return NoProof(rule.name, "no case of it could be made")
-    return Proof(rule.name, count, shown, (*ASSUMED, *_bounds()))
-
-
-def _bounds() -> tuple[str, ...]:
-    return (
-        f"where a rank is open, it is one of {', '.join(map(str, RANKS))}",
-        f"where a split is open, it has {', '.join(map(str, sorted(PARTS)))} parts",
-        "where a layout is open, the channels are the second axis or the last one",
-    )
+    return Proof(rule.name, count, shown, ASSUMED)
 
 
 class _Failed(Exception):
@@ -280,9 +275,8 @@ def _factors(name: str, values: PartialArguments) -> list[PartialArguments]:
         return [values]
     inner: list[PartialArguments] = []
     for factor, _ in term.factors:
-        inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
-        inner.append(factor.arguments if inverse and isinstance(factor, FunctionTerm) else (SumTerm(
-            (Term(Fraction(1), ((factor, 1),)),)),))  # fmt: skip
+        is_inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
+        inner.append(factor.arguments if is_inverse else (alone(factor),))  # type: ignore[union-attr]
     return inner
 
 

@@ -17,12 +17,11 @@ from gsl.pat import Pattern
 from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
-from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, tensor_of
+from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, guarded, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import (
-    DTYPES,
     EACH,
     MEMBER,
     NUMBER,
@@ -32,6 +31,7 @@ from gsl.prove.poly import (
     Poly,
     Unproved,
     Whole,
+    difference,
     number,
     operation,
 )
@@ -293,26 +293,20 @@ class SourceSide:
             for one, other in zip(left, right):
                 self.equate(one, other)
         elif isinstance(left, Whole) or isinstance(right, Whole):
-            codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
-            if any(isinstance(side, bool) or not isinstance(side, (int, Whole)) for side in codes):
+            rest = difference(left, right)
+            if rest is None:
                 raise Impossible("other kinds of values")
-            self.path.assume(("==", number(codes[0]) - number(codes[1])))
+            self.path.assume(("==", rest))
         elif not isinstance(left, Real) and not isinstance(right, Real) and not same(left, right):
             raise Impossible("other values")
 
     def _demands(self, pattern: Pattern) -> None:
         """Assume what a pattern demands of its own node."""
-        node, guard = self.bindings.nodes[self.bindings.key(pattern, self.number)], pattern.guard
-        if guard is not None:
-            if isinstance(guard.shape, tuple):
-                if node.ndim != len(guard.shape):
-                    raise Impossible("another rank")
-                for own, size in zip(node.shape, guard.shape):
-                    if size is not None:
-                        self._equal(size, own)
-            for name, expression in (("shape", guard.shape), ("dtype", guard.dtype), ("ndim", guard.ndim)):
-                if isinstance(expression, Ast):
-                    self._equal(expression, getattr(node, name))
+        node = self.bindings.nodes[self.bindings.key(pattern, self.number)]
+        for expression, own in guarded(pattern, node):
+            found = self._try(expression)
+            if found is not None:
+                self.equate(found, own)
         if isinstance(pattern, pat.Call):
             for name, expression in pattern.attrs.items():
                 value = self._try(expression)
@@ -322,10 +316,6 @@ class SourceSide:
                         value = demanded(self.calc, TABLE[node.op], name, value, values, node.attrs)
                     self.equate(value, node.attrs[name])
 
-    def _equal(self, expression: Ast, value: Any) -> None:
-        found = self._try(expression)
-        if found is not None:
-            self.equate(found, value)
 
     def _condition(self, condition: Ast) -> None:
         """Take a condition for true. Impossible if it is false."""

@@ -29,6 +29,7 @@ from gsl.prove.poly import (
     Unproved,
     Whole,
     number,
+    operator,
     product,
     whole,
 )
@@ -130,16 +131,6 @@ class DType(Whole):
         return not self == other
 
 
-RealMethod = Callable[["Real", Any], Any]
-
-
-def _operator(operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> tuple[RealMethod, RealMethod]:
-    """The methods of an operator of Python: for a number on its left, and for one on its right only."""
-    return (
-        lambda self, other: self._with(other, lambda a, b: operate(self.algebra, a, b)),
-        lambda self, other: self._with(other, lambda a, b: operate(self.algebra, b, a)),
-    )
-
 
 class Real:
     """An attribute that is a real number of which nothing is known, or what is computed of one."""
@@ -150,15 +141,15 @@ class Real:
         self.value = value
         self.algebra = algebra
 
-    def _with(self, other: Any, operate: Callable[[SumTerm, SumTerm], SumTerm]) -> Any:
+    def _with(self, other: Any, operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> Any:
         if isinstance(other, bool) or not isinstance(other, (int, float, Real)):
             return NotImplemented
-        return Real(operate(self.value, real(other)), self.algebra)
+        return Real(operate(self.algebra, self.value, real(other)), self.algebra)
 
-    __add__, __radd__ = _operator(lambda algebra, a, b: algebra.add(a, b))
-    __sub__, __rsub__ = _operator(lambda algebra, a, b: algebra.add(a, algebra.negative(b)))
-    __mul__, __rmul__ = _operator(lambda algebra, a, b: algebra.times(a, b))
-    __truediv__, __rtruediv__ = _operator(lambda algebra, a, b: algebra.times(a, algebra.inverse(b)))
+    __add__, __radd__ = operator(TermAlgebra.add)
+    __sub__, __rsub__ = operator(lambda algebra, a, b: algebra.add(a, algebra.negative(b)))
+    __mul__, __rmul__ = operator(TermAlgebra.times)
+    __truediv__, __rtruediv__ = operator(lambda algebra, a, b: algebra.times(a, algebra.inverse(b)))
 
     def __neg__(self) -> Real:
         return Real(self.algebra.negative(self.value), self.algebra)

@@ -126,6 +126,11 @@ def constant(value: Fraction | int | float) -> SumTerm:
     return SumTerm((Term(exact),)) if exact else ZERO
 
 
+def alone(factor: Factor) -> SumTerm:
+    """The sum that is one factor."""
+    return SumTerm((Term(Fraction(1), ((factor, 1),)),))
+
+
 def _domain(bound: Sequence[IntAtom], guards: Iterable[Relation], sign: str = "") -> str:
     run = f"{sign}{{{', '.join(f'{atom} < {atom.size}' for atom in bound)}}} " if bound else ""
     return run + "".join(f"[{text}] " for text in sorted(map(written, guards)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from gsl.prove.normal import TermAlgebra
@@ -83,8 +84,7 @@ def root(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
 
 def _gelu(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
     scaled = algebra.times(x, algebra.inverse(algebra.apply("sqrt", constant(2))))
-    return algebra.scale(algebra.times(x, algebra.add(constant(1), algebra.apply("erf", scaled))), constant(
-        0.5).terms[0].coefficient)  # fmt: skip
+    return algebra.scale(algebra.times(x, algebra.add(constant(1), algebra.apply("erf", scaled))), Fraction(1, 2))
 
 
 def _gelu_call(calc: Calculation, x: Tensor, approximate: str) -> Tensor:
@@ -200,16 +200,16 @@ def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
 
 
 MEANINGS: dict[str, ElementMeaning] = {
-    "add": _arithmetic(lambda algebra, a, b: algebra.add(a, b)),
+    "add": _arithmetic(TermAlgebra.add),
     "subtract": _arithmetic(lambda algebra, a, b: algebra.add(a, algebra.negative(b))),
-    "multiply": _arithmetic(lambda algebra, a, b: algebra.times(a, b)),
+    "multiply": _arithmetic(TermAlgebra.times),
     "divide": _arithmetic(_quotient, "divide"),
     "maximum": _arithmetic(lambda algebra, a, b: algebra.apply("max", a, b)),
     "minimum": _arithmetic(smaller),
     "power": _power,
-    "negative": _unary(lambda algebra, x: algebra.negative(x)),
+    "negative": _unary(TermAlgebra.negative),
     "square": _unary(lambda algebra, x: algebra.power(x, 2)),
-    "reciprocal": _unary(lambda algebra, x: algebra.inverse(x), "reciprocal"),
+    "reciprocal": _unary(TermAlgebra.inverse, "reciprocal"),
     "sqrt": _unary(root, "sqrt"),
     "rsqrt": _unary(lambda algebra, x: algebra.inverse(root(algebra, x)), "rsqrt"),
     "copy": _unary(lambda algebra, x: x),

@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gsl.prove.meanings.elementwise import ElementMeaning, each, root
+from gsl.prove.meanings.elementwise import ElementMeaning, each, picked, root
 from gsl.prove.meanings.layout import moved
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import DTYPES, Poly, Relation, Unproved, number, product
 from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
+from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- products
 
@@ -42,11 +43,9 @@ def matmul(calc: Calculation, a: Tensor, b: Tensor, out_dtype: Any = "") -> Tens
     def at(index: Index) -> SumTerm:
         (r,) = calc.index([a.shape[-1]])
         outer = index[: len(batch)]
-        first = tuple(calc.path.pick(s, p) for s, p in zip(left, outer[len(outer) - len(left) :]))
-        second = tuple(calc.path.pick(s, p) for s, p in zip(right, outer[len(outer) - len(right) :]))
         p = Poly.of(r)
-        x = a.at((*first, *([index[len(batch)]] if row else []), p))
-        y = b.at((*second, p, *([index[-1]] if column else [])))
+        x = a.at((*picked(calc, left, outer), *([index[len(batch)]] if row else []), p))
+        y = b.at((*picked(calc, right, outer), p, *([index[-1]] if column else [])))
         return calc.algebra.total((r,), calc.algebra.times(x, y))
 
     return Tensor(tuple(shape), result_dtype(calc, out_dtype, a, b), at)
@@ -83,10 +82,6 @@ def _bias_add(calc: Calculation, x: Tensor, bias: Tensor, axis: int) -> Tensor:
 
 
 # ---------------------------------------------------------------- convolutions
-
-
-def _spatial(count: int) -> str:
-    return "DHW"[-count:]
 
 
 def _permuted(calc: Calculation, x: Tensor, source: str, target: str) -> Tensor:
@@ -127,7 +122,7 @@ def _laid_out(x: Tensor, plain: str, layout: str) -> Tensor:
 
 
 def _conv(count: int) -> ElementMeaning:
-    letters = _spatial(count)
+    letters = spatial(count)
 
     def meaning(
         calc: Calculation, x: Tensor, w: Tensor, strides: Any, padding: Any, dilation: Any, groups: Any,
@@ -171,7 +166,7 @@ def _part(calc: Calculation, whole: Poly, count: Poly, what: str) -> Poly:
 
 
 def _conv_transpose(count: int) -> ElementMeaning:
-    letters = _spatial(count)
+    letters = spatial(count)
 
     def meaning(
         calc: Calculation, x: Tensor, w: Tensor, strides: Any, padding: Any, output_padding: Any, dilation: Any,
@@ -213,7 +208,7 @@ def _conv_transpose(count: int) -> ElementMeaning:
 
 
 def _pool(count: int, kind: str) -> ElementMeaning:
-    letters = _spatial(count)
+    letters = spatial(count)
 
     def meaning(
         calc: Calculation, x: Tensor, pool_size: Any, strides: Any, dilation: Any, padding: Any, ceil_mode: bool,
