@@ -32,18 +32,15 @@ def tensors(torch: Any, *operands: Any) -> tuple[Any, ...]:
     return tuple(map(convert, operands))
 
 
-def _unary(
-    name: str, cls: str, on: Sample = e.X, *, traits: Trait = _EACH, aliases: tuple[str, ...] = (),
-    decompose: Callable[..., Any] | None = None, torch_names: str = "",
-) -> OpSpec:  # fmt: skip
-    """A function of ``torch`` of one tensor, with an example of one."""
-    return OpSpec(name, cls, ("data",), lambda torch, x: getattr(torch, name)(x), {}, traits=traits, aliases=aliases,
-                  examples=(call(on),), decompose=decompose, torch_names=torch_names)  # fmt: skip
+def _unary(name: str, cls: str, on: Sample = e.X, *, traits: Trait = _EACH, **options: Any) -> OpSpec:
+    """A function of ``torch`` of one tensor, with an example of one; ``options`` are fields of the declaration."""
+    return OpSpec(name, cls, ("data",), lambda torch, x: getattr(torch, name)(x), {}, traits=traits,
+                  examples=(call(on),), **options)  # fmt: skip
 
 
 def _operator(
     name: str, cls: str, operate: Callable[[Any, Any], Any], *examples: Example, traits: Trait = _BROADCAST,
-    aliases: tuple[str, ...] = (), torch_names: str = "",
+    **options: Any,
 ) -> OpSpec:  # fmt: skip
     """A Python operator of two tensors, either of which may be a number."""
 
@@ -52,21 +49,18 @@ def _operator(
             lhs = torch.tensor(lhs)
         return operate(lhs, rhs)
 
-    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples,
-                  torch_names=torch_names)  # fmt: skip
+    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, examples=examples, **options)
 
 
 def _binary(
-    name: str, cls: str, function: str, *examples: Example, traits: Trait = _BROADCAST,
-    aliases: tuple[str, ...] = (), torch_names: str = "",
+    name: str, cls: str, function: str, *examples: Example, traits: Trait = _BROADCAST, **options: Any
 ) -> OpSpec:  # fmt: skip
     """A function of ``torch`` of two tensors, either of which may be a number here."""
 
     def meaning(torch: Any, lhs: Any, rhs: Any) -> Any:
         return getattr(torch, function)(*tensors(torch, lhs, rhs))
 
-    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, aliases=aliases, examples=examples,
-                  torch_names=torch_names)  # fmt: skip
+    return OpSpec(name, cls, ("lhs", "rhs"), meaning, {}, traits=traits, examples=examples, **options)
 
 
 _COLUMN = e.exactly([[2], [-3]], "int32")

@@ -55,10 +55,10 @@ def _pool(
     cls: str,
     pool: Callable[..., Any],
     attrs: dict[str, AttrSpec],
-    decompose: Callable[..., Any] | None = None,
-    torch_names: str = "",
+    **options: Any,
 ) -> OpSpec:
-    """A pooling ``pool(torch, data, **attrs)`` of a tensor whose spatial axes are the last ones."""
+    """A pooling ``pool(torch, data, **attrs)`` of a tensor whose spatial axes are the last ones; ``options`` are fields
+    of the declaration."""
     plain = "NC" + spatial(count)
 
     def meaning(torch: Any, data: Any, layout: str, out_layout: str, **rest: Any) -> Any:
@@ -73,8 +73,7 @@ def _pool(
         {**attrs, **_layouts(count)},
         joint=n.same_out_layout("layout"),
         examples=_EXAMPLES[name],
-        decompose=decompose,
-        torch_names=torch_names,
+        **options,
     )
 
 
@@ -191,7 +190,8 @@ def _global(count: int, kind: str) -> OpSpec:
             return result
         return o("transpose", result, axes=tuple([layout.index(letter) for letter in out_layout]))
 
-    return _pool(count, f"nn.global_{kind}_pool{count}d", f"Global{kind.title()}Pool{count}D", pool, {}, decompose)
+    name, cls = f"nn.global_{kind}_pool{count}d", f"Global{kind.title()}Pool{count}D"
+    return _pool(count, name, cls, pool, {}, decompose=decompose)
 
 
 # nn.max_pool2d, nn.adaptive_avg_pool1d, nn.global_max_pool3d and so on.

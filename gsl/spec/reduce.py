@@ -32,11 +32,10 @@ def _reduction(
     reduce: Callable[..., Any],
     *examples: Example,
     attrs: Mapping[str, AttrSpec] | None = None,
-    aliases: tuple[str, ...] = (),
-    decompose: Callable[..., Any] | None = None,
-    torch_names: str = "",
+    **options: Any,
 ) -> OpSpec:
-    """A reduction ``reduce(torch, data, axis, keepdims, **attrs)`` over a tuple of at least one axis."""
+    """A reduction ``reduce(torch, data, axis, keepdims, **attrs)`` over a tuple of at least one axis; ``options`` are
+    fields of the declaration."""
 
     def meaning(torch: Any, data: Any, axis: tuple[int, ...], keepdims: bool, exclude: bool, **rest: Any) -> Any:
         if not axis:
@@ -52,10 +51,8 @@ def _reduction(
         {**_AXIS, **(attrs or {})},
         traits=Trait.REDUCTION,
         joint=_fold_exclude,
-        aliases=aliases,
         examples=examples,
-        decompose=decompose,
-        torch_names=torch_names,
+        **options,
     )
 
 
