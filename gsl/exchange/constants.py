@@ -45,7 +45,7 @@ def identity_matrix(size: Any, dtype: Any) -> pat.Call:
 
 def identity_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     """``Iconv``: the kernel of a convolution with *same* padding that leaves its data as they are."""
-    size = _size(side, term)
+    size = _size(term)
     low = side.semantics.odd_padding == "low"
     if side.is_source:
         centre = (size[0] // 2, size[1] // 2) if low else ((size[0] - 1) // 2, (size[1] - 1) // 2)
@@ -65,7 +65,7 @@ def identity_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
 
 def average_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     """``Cpool``: the kernel of a convolution that averages over windows of each channel."""
-    size = _size(side, term)
+    size = _size(term)
     share = 1.0 / (size[0] * size[1])
     if side.is_source:
         test = partial(_is_average_kernel, size=size, share=share)
@@ -84,7 +84,7 @@ def average_kernel(side: PatternSide, term: RuleTerm) -> Pattern:
     return single * eye
 
 
-def _size(side: PatternSide, term: RuleTerm) -> tuple[int, int]:
+def _size(term: RuleTerm) -> tuple[int, int]:
     size = term.params["kernel_h"], term.params["kernel_w"]
     if not all(isinstance(k, int) for k in size):
         raise Inexpressible(f"{term.place}: the size of {term.op} must be a number")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from gsl.front.relax.program import RelaxProgram, from_module
 from gsl.front.relax.spellings import FIELD_READERS, READERS
 from gsl.front.relax.types import Dims, FunctionScope, to_relax
 from gsl.front.relax.write import RelaxCallWriter
+from gsl.front.tvm.spellings import function
 from gsl.front.tvm.tensors import to_tvm
 from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, Graph, Node
 from gsl.graph.subgraph import Subgraph, call_type, outlined
@@ -89,7 +90,7 @@ class DplSource:
                 view = program.load()
                 named = {f"x{number}": leaf for number, leaf in enumerate(self.leaves.values())}
                 form = _form(view.outputs[0], named)
-                if form not in found and not any(map(_has_reading, view.nodes)):
+                if form not in found and not any(_is_read(node.op) for node in view.nodes):
                     leaf = partial(_leaf, leaves=named)
                     (found[form],) = patterns_of(view, leaf, with_attributes=False)
         if not found:
@@ -120,7 +121,7 @@ class DplSource:
         op = getattr(part.op, "expr", None)
         if not isinstance(op, ir.Op):
             raise refusal(self.title, f"it calls {part.op}, which is no operator")
-        return op.name not in READERS and op.name not in FIELD_READERS
+        return not _is_read(op)
 
     def _unread(self, part: Any, chosen: Mapping[Any, int]) -> Pattern:
         """The pattern of such a call, whose operands are read by themselves."""
@@ -174,9 +175,9 @@ def _form(node: Node, names: Mapping[str, Any]) -> Any:
     return (node.op, own, *[_form(operand, names) for operand in node.operands])
 
 
-def _has_reading(node: Node) -> bool:
-    """True for a call that is shown as it is, of an operator that has a canonical reading for other types."""
-    return isinstance(node.op, ir.Op) and (node.op.name in READERS or node.op.name in FIELD_READERS)
+def _is_read(op: Any) -> bool:
+    """True for an operator of Relax that has a canonical reading, for some types at least."""
+    return isinstance(op, ir.Op) and (op.name in READERS or op.name in FIELD_READERS)
 
 
 def _name(node: Node) -> str:
@@ -259,7 +260,7 @@ class _Trial:
         given = [relax.Var(name, relax.TensorType(shape, self.dtype)) for name in "ab"]
         try:
             if self.name:
-                self.made[self.types.leaf] = self._bound(_called(self.types.other)(*given), self.name)
+                self.made[self.types.leaf] = self._bound(function(relax.op, self.types.other)(*given), self.name)
             last = self._expr(self.root)
             result = relax.Var("result", last.ty)
             block = relax.DataflowBlock([*self.bindings, relax.VarBinding(result, last)])
@@ -296,7 +297,7 @@ class _Trial:
         given = {"dtype": self.dtype} if op.name == "relax.astype" else _GIVEN.get(op.name, {})
         if op.name == "relax.strided_slice":  # all its arguments but the first are numbers
             args, given = args[:1], {**given, "strides": [1] if len(args) == 5 else None}
-        return self._bound(_called(op.name.removeprefix("relax."))(*args, **given))
+        return self._bound(function(relax.op, op.name.removeprefix("relax."))(*args, **given))
 
     @staticmethod
     def _sizes(op: Any, given: Any) -> list[int]:
@@ -306,10 +307,6 @@ class _Trial:
             return own[-2:]
         return [*own[:-1], 1, own[-1]] if len(own) == 3 else [int(np.prod(own))]
 
-
-def _called(name: str) -> Any:
-    """The function of Relax that makes calls of an operator."""
-    return reduce(getattr, name.split("."), relax.op)
 
 
 # ---------------------------------------------------------------- matches as modules of Relax

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gsl import attr, op, pat
+from gsl import attr, op
 from gsl.exchange.constants import average_kernel, identity, identity_kernel, identity_matrix, ones
 from gsl.exchange.patterns import Inexpressible, MakePattern, PatternSide, SourceValue, applied
 from gsl.exchange.shapes import kernel, origins, rank, same_shape
@@ -206,19 +206,15 @@ def padding_of(side: PatternSide, data: Pattern, size: Sequence[SourceValue], st
     return (*before, *after)
 
 
-def _padded(side: PatternSide, term: RuleTerm, made: pat.Call | None, same: Any) -> Any:
-    """The padding of a call of a target, or, in a source, the demand on that of ``made``."""
-    mode = side.value(term, "pad")
-    valid = (0, 0, 0, 0)
-    if made is None:
-        return attr.Cond(mode == SAME, attr.Tuple(*same), valid) if not isinstance(mode, int) else (
-            same if mode == SAME else valid)  # fmt: skip
-    if mode is None:
-        side.demand((made.padding == same) | (made.padding == valid))
-        side.sides.bound[term.params["pad"]] = attr.Cond(made.padding == same, SAME, VALID)
-    else:
-        side.demand(made.padding == (attr.Cond(mode == SAME, attr.Tuple(*same), valid)))
-    return None
+def _by_mode(mode: SourceValue, same: Any) -> Any:
+    """The padding of a mode, of which the number is known or is an expression."""
+    if not isinstance(mode, int):
+        return attr.Cond(mode == SAME, attr.Tuple(*same), _NONE)
+    return same if mode == SAME else _NONE
+
+
+_NONE = (0, 0, 0, 0)
+"""*Valid* padding."""
 
 
 def _window(
@@ -232,16 +228,19 @@ def _window(
     sizes = [side.value(term, name) for name in names.get("pool_size", ())] if size is None else size
     names = {**names, "strides": ("stride_h", "stride_w")}
     known = isinstance(term.params["pad"], int) and all(value is not None for value in (*strides, *sizes))
-    if not side.is_source:
-        padding = _padded(side, term, None, padding_of(side, operands[0], sizes, strides))
-        return side.call(make, term, operands, names, padding=padding, **fixed)
-    if known:
-        padding = _padded(side, term, None, padding_of(side, operands[0], sizes, strides))
-        return side.call(make, term, operands, names, padding=padding, ndim=4, **fixed)
-    made = side.call(make, term, operands, names, ndim=4, **fixed)
+    mode, rank = side.value(term, "pad"), {"ndim": 4} if side.is_source else {}
+    if known or not side.is_source:
+        padding = _by_mode(mode, padding_of(side, operands[0], sizes, strides))
+        return side.call(make, term, operands, names, padding=padding, **rank, **fixed)
+    made = side.call(make, term, operands, names, **rank, **fixed)
     strides = [made.strides[axis] if value is None else value for axis, value in enumerate(strides)]
     sizes = [made.pool_size[axis] if value is None else value for axis, value in enumerate(sizes)]
-    _padded(side, term, made, padding_of(side, operands[0], sizes, strides))
+    same = padding_of(side, operands[0], sizes, strides)
+    if mode is None:
+        side.demand((made.padding == same) | (made.padding == _NONE))
+        side.sides.bound[term.params["pad"]] = attr.Cond(made.padding == same, SAME, VALID)
+    else:
+        side.demand(made.padding == attr.Cond(mode == SAME, attr.Tuple(*same), _NONE))
     return made
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gsl.exchange.terms import FIELD, VARIABLE, RuleTerm
+from gsl.exchange.terms import ELEMENT_WISE, FIELD, VARIABLE, RuleTerm
 
 _RANK_4 = frozenset(("conv2d", "enlarge", "enlarge_like", "poolavg", "poolmax", "merge_gconv", "Iconv", "Cpool"))
 _SAME_SHAPE = frozenset(("relu", "sigmoid", "tanh", "smul"))
-_ELEMENT_WISE = frozenset(("ewadd", "ewmul"))
+
 
 
 class Alike:
@@ -59,7 +59,7 @@ def rank(term: RuleTerm) -> int | Sequence[RuleTerm]:
             return 4
         elif term.op in _SAME_SHAPE or term.op in (FIELD, "split"):
             work.append(term.operands[0])
-        elif term.op in _ELEMENT_WISE or term.op == "matmul":
+        elif term.op in ELEMENT_WISE or term.op == "matmul":
             work += term.operands
         else:
             return ()
@@ -68,7 +68,7 @@ def rank(term: RuleTerm) -> int | Sequence[RuleTerm]:
 
 def kernel(term: RuleTerm) -> RuleTerm:
     """A term with the same height and width as a kernel, as near to the variables as these are the same."""
-    while term.op == "concat" or term.op in _SAME_SHAPE or term.op in _ELEMENT_WISE or term.op == "merge_gconv":
+    while term.op == "concat" or term.op in _SAME_SHAPE or term.op in ELEMENT_WISE or term.op == "merge_gconv":
         if term.op == "concat" and term.params["axis"] not in (0, 1):
             break
         term = term.operands[0]
@@ -105,7 +105,7 @@ def _steps(term: RuleTerm, axis: Any) -> Sequence[tuple[RuleTerm, Any]]:
     op, operands = term.op, term.operands
     if op in _SAME_SHAPE:
         return [(operands[0], axis)]
-    if op in _ELEMENT_WISE or (op == "concat" and isinstance(axis, int) and isinstance(term.params["axis"], int)):
+    if op in ELEMENT_WISE or (op == "concat" and isinstance(axis, int) and isinstance(term.params["axis"], int)):
         return [(operand, axis) for operand in operands]
     if not isinstance(axis, int):
         return ()

@@ -58,7 +58,7 @@ CONSTANTS = frozenset(("Iconv", "Imatmul", "Iewmul", "Cpool"))
 """Tensors that take their shape from the context."""
 ACTIVATIONS = ("", "sigmoid", "relu", "tanh")
 """The activation of an ``act``, by its number."""
-COMMUTATIVE = frozenset(("ewadd", "ewmul"))
+ELEMENT_WISE = frozenset(("ewadd", "ewmul"))
 OPEN = "open"
 """The operator of a term whose meaning only the caller can tell; its parameter ``name`` is that of the operator."""
 FIELD = "field"
@@ -154,7 +154,7 @@ def is_trivial(rule: TermRule) -> bool:
 
     for term in walk(*rule.source, *rule.target):
         operands = [of[operand] for operand in term.operands]
-        if term.op in COMMUTATIVE:
+        if term.op in ELEMENT_WISE:
             operands.sort()
         params = {name: value for name, value in term.params.items() if name != "act"}
         of[term] = number(term.op, *operands, repr(sorted(params.items(), key=repr)))
