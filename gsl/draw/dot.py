@@ -169,7 +169,7 @@ def _plain(text: str) -> str:
 
 def _dark(colour: str) -> bool:
     """True if white text is easier to read on a colour than black text."""
-    red, green, blue = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
+    red, green, blue = bytes.fromhex(colour[1:])
     return 0.299 * red + 0.587 * green + 0.114 * blue < 130
 
 

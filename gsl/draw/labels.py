@@ -41,8 +41,7 @@ EFFECT = "#b03a2e"
 
 def tint(colour: str, share: float = 0.3) -> str:
     """A colour mixed with white, on which black text is read well."""
-    parts = (int(colour[place : place + 2], 16) for place in (1, 3, 5))
-    return "#" + "".join(f"{round(255 - (255 - part) * share):02x}" for part in parts)
+    return "#" + bytes(round(255 - (255 - part) * share) for part in bytes.fromhex(colour[1:])).hex()
 
 
 def rule_marks(rules: Mapping[str, object]) -> dict[str, Mark]:
