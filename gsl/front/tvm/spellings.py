@@ -140,6 +140,12 @@ def over_axes(op: str, test: Callable[[str], bool] | None = None) -> TvmLift:
     return read
 
 
+def read_scatter(r: TvmCall) -> Canon:
+    """The reading of ``scatter_elements``, of those that update the places with values as they are."""
+    unread_unless(r["reduction"] == "update")
+    return same("scatter")(r)
+
+
 def is_plain_equation(equation: str) -> bool:
     """True for an einsum without dots, of which no index stands twice in one operand or the result."""
     return "." not in equation and all(len(set(term)) == len(term) for term in re.split(r",|->", equation))

@@ -12,7 +12,7 @@ from tvm import ir, relax, tirx
 from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering, number
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.front.tvm.spellings import TvmLift, TvmRow, is_float, row, same, unread_unless
+from gsl.front.tvm.spellings import TvmLift, TvmRow, is_float, read_scatter, row, unread_unless
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
@@ -159,11 +159,6 @@ def _scatter(w: RelaxLowering, data: Any, indices: Any, updates: Any, axis: int)
     return w.call("scatter_elements", data, indices, updates, axis)
 
 
-def _read_scatter(r: RelaxCall) -> Canon:
-    unread_unless(r["reduction"] == "update")
-    return same("scatter")(r)
-
-
 # ---------------------------------------------------------------- diagonals
 
 
@@ -257,6 +252,6 @@ ROWS: Final = (
     row("strided_slice", write=_strided_slice, read=_read_strided_slice),
     row("take", write=_take, read=_read_take),
     row("gather", "gather_elements"),
-    row("scatter", "scatter_elements", write=_scatter, read=_read_scatter),
+    row("scatter", "scatter_elements", write=_scatter, read=read_scatter),
     TvmRow("trilu", _trilu, {"tril": _read_trilu(upper=False), "triu": _read_trilu(upper=True)}),
 )  # fmt: skip

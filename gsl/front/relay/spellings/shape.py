@@ -15,7 +15,7 @@ from gsl.front.core.lower import known
 from gsl.front.relay.spellings.linear import padded, read_layer
 from gsl.front.relay.spellings.table import RelayCall, RelayLowering, const, literal
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.front.tvm.spellings import TvmRow, is_float, row, same, unread_unless
+from gsl.front.tvm.spellings import TvmRow, is_float, read_scatter, row, same, unread_unless
 from gsl.graph import Dim, SymDim, TensorType, TupleType
 from gsl.spec.normalise import is_number
 
@@ -250,11 +250,6 @@ def _gather(w: RelayLowering, data: Any, indices: Any, axis: int) -> Any:
     return w.call("gather", data, axis, indices)
 
 
-def _read_scatter(r: RelayCall) -> Canon:
-    unread_unless(r["reduction"] == "update")
-    return same("scatter")(r)
-
-
 def _scatter(w: RelayLowering, data: Any, indices: Any, updates: Any, axis: int) -> Any:
     """Relay has as many updates as places."""
     return w.call("scatter_elements", data, indices, _first(w, updates, w.sizes_of(indices)), axis)
@@ -354,7 +349,7 @@ ROWS: Final = (
     TvmRow("strided_slice", _strided_slice, {"strided_slice": _read_slice, "slice_like": _read_slice_like}),
     row("take", write=_take, read=_read_take),
     row("gather", write=_gather),
-    row("scatter", "scatter_elements", write=_scatter, read=_read_scatter),
+    row("scatter", "scatter_elements", write=_scatter, read=read_scatter),
     row("matrix_set_diag", write=_set_diag, read=_read_set_diag),
     row("trilu", write=_trilu, read=_read_trilu),
 )  # fmt: skip
