@@ -18,6 +18,7 @@ from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.graph.subgraph import Subgraph
 from gsl.pat import OpClass
 from gsl.spec import TABLE, find
+from gsl.spec.conv import CONVOLUTIONS
 from gsl.spec.natives import overloads, same_function
 
 BIAS: Final = "nn.bias_add"
@@ -109,13 +110,11 @@ def _kind(*ops: str, joined: tuple[str, ...] = (), alone: bool = True, whole: bo
     return OperatorKind(Heads(frozenset(ops)), joined, alone, whole)
 
 
-_LAYERS: Final = ("nn.dense", *(f"nn.conv{n}d{end}" for n in (1, 2, 3) for end in ("", "_transpose")))
-
 _JOINED: Final[dict[str, OperatorKind]] = {
-    **{name.removeprefix("nn."): _kind(name, joined=(BIAS,)) for name in _LAYERS},
+    **{name.removeprefix("nn."): _kind(name, joined=(BIAS,)) for name in ("nn.dense", *CONVOLUTIONS)},
     **{f"conv_transpose{n}d": _kind(f"nn.conv{n}d_transpose", joined=(BIAS,)) for n in (1, 2, 3)},
     "linear": _kind("nn.dense", joined=(BIAS,)),
-    "convolution": _kind(*_LAYERS[1:], joined=(BIAS,)),
+    "convolution": _kind(*CONVOLUTIONS, joined=(BIAS,)),
     "addmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
     "baddbmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
 }

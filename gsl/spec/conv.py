@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
@@ -127,3 +127,5 @@ OPS: tuple[OpSpec, ...] = (
     ),
     _declare(3, True, call(e.IMAGE3, e.rand(4, 2, 2, 2, 2), dilation=2)),
 )
+
+CONVOLUTIONS: Final = tuple(spec.name for spec in OPS)

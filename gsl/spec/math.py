@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from gsl.spec import examples as e
 from gsl.spec import normalise as n
@@ -143,6 +143,8 @@ _COMPARISONS = (
     _binary("greater", "Greater", "gt", call(0.5, e.X), aliases=("gt",)),
     _binary("greater_equal", "GreaterEqual", "ge", call(e.X, e.Y), aliases=("ge",)),
 )
+
+COMPARISONS: Final = tuple(spec.name for spec in _COMPARISONS)
 
 _LOGIC = (
     _binary("logical_and", "LogicalAnd", "logical_and", call(e.B1, e.B2), traits=_COMMUTATIVE),

@@ -21,6 +21,7 @@ from gsl.pat import Alt, And, Call, Const, GetItem, Not, Pattern, Seq, Tuple, Va
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, spec_of
 from gsl.verify.mutate import rebuilt
+from gsl.verify.solve import FLOATS
 
 MOST_COMPARED = 80
 """The largest number of instances of either kind that are looked at."""
@@ -285,8 +286,7 @@ def _types(match: Match, pattern: Pattern, name: str) -> Iterator[SideCondition]
         yield SideCondition(pattern.ndim >= rank, f"{name}.ndim >= {rank}", 6)
     for axis in (0, 1, -1):
         yield SideCondition(pattern.shape[axis] == 1, f"{name}.shape[{axis}] == 1", 7)
-    floats = ("float32", "float64", "float16", "bfloat16")
-    yield SideCondition(attr.In(pattern.dtype, floats), f"attr.In({name}.dtype, {floats!r})", 5)
+    yield SideCondition(attr.In(pattern.dtype, FLOATS), f"attr.In({name}.dtype, {FLOATS!r})", 5)
     yield SideCondition(pattern.dtype != "bool", f'{name}.dtype != "bool"', 5)
 
 

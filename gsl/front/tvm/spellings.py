@@ -273,9 +273,6 @@ def readers(rows: Iterable[TvmRow], prefix: str = "") -> tuple[dict[str, TvmLift
     return calls, {prefix + name: read for row in rows for name, read in row.fields.items()}
 
 
-CONVOLUTIONS: Final = tuple(f"nn.conv{count}d{suffix}" for count in (1, 2, 3) for suffix in ("", "_transpose"))
-COMPARISONS: Final = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-
 # ---------------------------------------------------------------- element-wise operators of both dialects
 
 _FLOATS_ONLY: Final = (

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 import torch
 
 from gsl.spec import TABLE, Trait
+from gsl.spec.math import COMPARISONS
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import (
     COMMON,
@@ -38,7 +39,8 @@ UNIT: Final = 2.0**-53
 _EXACT: Final = frozenset((
     "negative", "abs", "sign", "copy", "nn.dropout", "floor", "ceil", "round", "trunc", "nn.relu", "nn.relu6",
     "maximum", "minimum", "where", "clip", "cast", "mod", "floor_divide", "isnan", "isinf", "isfinite",
-)) | kinds.COMPARISONS  # fmt: skip
+    *COMPARISONS,
+))  # fmt: skip
 """Element-wise operators that do not round."""
 _ARITHMETIC: Final = frozenset(("add", "subtract", "multiply", "divide", "square", "sqrt", "reciprocal", "floor_mod"))
 """Element-wise operators that round once."""
@@ -266,7 +268,7 @@ def _sum_rounding(o: Bounds, values: Sequence[Any], magnitude: Any, count: int) 
 
 def _meant(op: str, values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     operands: Sequence[Any] = [real_operand(x) if isinstance(x, float) else x for x in values]
-    if op not in KEEP_INTEGERS and op not in kinds.COMPARISONS:
+    if op not in KEEP_INTEGERS and op not in COMPARISONS:
         operands = as_floats(operands)
     if all(isinstance(x, (bool, int)) for x in operands):
         operands = [torch.tensor(float(x), dtype=torch.float64) for x in operands]

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from gsl.pat.typed import Domain
+from gsl.spec.math import COMPARISONS
 from gsl.verify.models import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, joins, meaning, moves, power
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
@@ -384,7 +385,7 @@ _RULES.update(dict.fromkeys(kinds.ADDS, _adds))
 _RULES.update(dict.fromkeys(kinds.SUMS, _sums))
 _RULES.update(dict.fromkeys(kinds.PRODUCTS, _products))
 _RULES.update(dict.fromkeys(kinds.AVG_POOLS, _averages))
-_RULES.update(dict.fromkeys(kinds.COMPARISONS, _compare))
+_RULES.update(dict.fromkeys(COMPARISONS, _compare))
 _RULES.update(dict.fromkeys(UNINTERPRETED, _uninterpreted))
 _RULES.update(dict.fromkeys(ODD, _odd))
 _RULES.update(dict.fromkeys(EVEN, _even))

@@ -239,10 +239,7 @@ _RULES.update(dict.fromkeys(kinds.PRODUCTS, _products))
 _RULES.update(dict.fromkeys(kinds.SUMS, _sums))
 _RULES.update(dict.fromkeys(kinds.AVG_POOLS, _averages))
 _RULES.update(dict.fromkeys(kinds.MAX_POOLS | {"nn.relu", "abs", "maximum", "minimum", "max", "min"}, _chooses))
-_RULES.update(dict.fromkeys(kinds.COMPARISONS | {
-    "argmax", "argmin", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not", "all",
-    "any",
-}, _decides))  # fmt: skip
+_RULES.update(dict.fromkeys(kinds.PREDICATES | {"argmax", "argmin", "all", "any"}, _decides))
 _RULES.update(dict.fromkeys(("floor", "ceil", "round", "trunc"), _rounds))
 _RULES.update(dict.fromkeys(("floor_divide", "floor_mod", "mod"), _divides_whole))
 _RULES.update({"divide": _divide, "power": _power, "sign": _sign, "clip": clip, "cast": _cast})

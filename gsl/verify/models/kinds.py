@@ -8,6 +8,8 @@ from functools import lru_cache
 from typing import Any, Final
 
 from gsl.spec import TABLE
+from gsl.spec.conv import CONVOLUTIONS
+from gsl.spec.math import COMPARISONS
 
 _SPATIAL: Final = (1, 2, 3)
 
@@ -24,9 +26,7 @@ ADDS: Final = frozenset(("add", "subtract", "nn.bias_add"))
 
 SUMS: Final = frozenset(("sum", "cumsum"))
 
-CONVOLUTIONS: Final = frozenset(f"nn.conv{n}d{kind}" for n in _SPATIAL for kind in ("", "_transpose"))
-
-PRODUCTS: Final = frozenset(("multiply", "matmul", "nn.batch_matmul", "nn.dense", "einsum")) | CONVOLUTIONS
+PRODUCTS: Final = frozenset(("multiply", "matmul", "nn.batch_matmul", "nn.dense", "einsum", *CONVOLUTIONS))
 """Linear in each operand."""
 
 MAX_POOLS: Final = frozenset(f"nn.{kind}max_pool{n}d" for n in _SPATIAL for kind in ("", "adaptive_", "global_"))
@@ -34,15 +34,17 @@ MAX_POOLS: Final = frozenset(f"nn.{kind}max_pool{n}d" for n in _SPATIAL for kind
 AVG_POOLS: Final = frozenset(f"nn.{kind}avg_pool{n}d" for n in _SPATIAL for kind in ("", "adaptive_"))
 """Without the global ones, which are means."""
 
-COMPARISONS: Final = frozenset(("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"))
+PREDICATES: Final = frozenset((
+    *COMPARISONS, "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_xor", "logical_not",
+))  # fmt: skip
+"""The result is a bool whatever the operands are."""
 
 NATIVE: Final = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"))
 """Operators that take no floats. All models compute integers and booleans as torch does."""
 
-ORDER: Final = MAX_POOLS | COMPARISONS | {
+ORDER: Final = MAX_POOLS | PREDICATES | {
     "nn.relu", "abs", "sign", "maximum", "minimum", "clip", "max", "min", "argmax", "argmin", "floor", "ceil", "round",
-    "trunc", "floor_divide", "floor_mod", "mod", "isnan", "isinf", "isfinite", "logical_and", "logical_or",
-    "logical_xor", "logical_not", "all", "any", "cast",
+    "trunc", "floor_divide", "floor_mod", "mod", "all", "any", "cast",
 }  # fmt: skip
 """Piecewise linear or piecewise constant operators: their result depends on the order of numbers."""
 

@@ -11,6 +11,7 @@ from gsl.spec import REQUIRED, TABLE, DeclaredSpec, OperatorName
 from gsl.spec.examples import Sample
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
+from gsl.verify.models.kinds import NATIVE
 from gsl.verify.shapes import axes, conv, elementwise, layout, linear
 from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule, Solver
 
@@ -140,7 +141,7 @@ def dtypes_of(ops: Collection[Any]) -> Sequence[str]:
     """The dtypes of which leaves of calls of these operators may be, the simplest first."""
     if not _FLOAT_ONLY.isdisjoint(ops) or any(isinstance(op, OperatorName) for op in ops):
         return FLOATS
-    return DTYPES if elementwise.WHOLE_ONLY.isdisjoint(ops) else INTEGERS
+    return DTYPES if NATIVE.isdisjoint(ops) else INTEGERS
 
 
 __all__ = ["dtypes_of", "rule_of"]

@@ -10,15 +10,9 @@ from gsl.graph import CONST
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
+from gsl.verify.models.kinds import NATIVE, PREDICATES
 from gsl.verify.solve import DTYPES, ShapeRule, Solver
 
-_COMPARISONS = frozenset(
-    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
-     "logical_not", "isnan", "isinf", "isfinite")
-)  # fmt: skip
-"""The operators whose result is a bool whatever the operands are."""
-WHOLE_ONLY = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"))
-"""The operators of integers."""
 _ANY_NUMBER = frozenset(
     ("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "sign", "copy", "square", "floor", "ceil",
      "round", "trunc", "where", "clip", "cast", "floor_divide", "floor_mod", "mod", "nn.relu", "nn.relu6", "nn.dropout")
@@ -28,7 +22,7 @@ _ANY_NUMBER = frozenset(
 
 def _operand_goal(draft: NodeDraft, goal: Goal) -> Goal:
     """The goal of an operand: the shape, and the dtype where the operator keeps it."""
-    return goal.with_dtype(None) if draft.op in _COMPARISONS else goal
+    return goal.with_dtype(None) if draft.op in PREDICATES else goal
 
 
 def unary(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -53,7 +47,7 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Operands that are decided come first; each of the others may be smaller than the result in a few ways."""
     waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
     order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
-    dtype = None if draft.op in _COMPARISONS else goal.dtype
+    dtype = None if draft.op in PREDICATES else goal.dtype
     condition = draft.operands[0] if draft.op == "where" else None
     for number, operand in enumerate(order):
         known = [other for other in draft.operands if other is not None and other.solved and not _is_number(other)]
@@ -165,7 +159,7 @@ def _rules() -> dict[str, ShapeRule]:
 
 
 RULES = _rules()
-FLOAT_ONLY = frozenset(RULES) - _COMPARISONS - WHOLE_ONLY - _ANY_NUMBER | {"nn.prelu"}
+FLOAT_ONLY = frozenset(RULES) - PREDICATES - NATIVE - _ANY_NUMBER | {"nn.prelu"}
 RULES |= {
     "zeros": made, "ones": made, "full": made, "arange": arange, "zeros_like": alike, "ones_like": alike,
     "full_like": alike,

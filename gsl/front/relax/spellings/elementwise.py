@@ -9,7 +9,6 @@ from gsl.front.relax.spellings.linear import read_add
 from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import (
-    COMPARISONS,
     ELEMENTWISE,
     TvmRow,
     arithmetic,
@@ -23,6 +22,7 @@ from gsl.front.tvm.spellings import (
     truth,
     unread_unless,
 )
+from gsl.spec.math import COMPARISONS
 from gsl.spec.normalise import is_number
 
 

@@ -16,7 +16,6 @@ from gsl.front.core.lower import Lower, all_heads, attention
 from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering, Reshaped, number, spread
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import (
-    CONVOLUTIONS,
     TvmRow,
     TvmUnread,
     is_call,
@@ -25,6 +24,7 @@ from gsl.front.tvm.spellings import (
     unread_unless,
 )
 from gsl.graph import Dim
+from gsl.spec.conv import CONVOLUTIONS
 from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- products

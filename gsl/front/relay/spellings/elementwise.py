@@ -12,7 +12,6 @@ from gsl.front.relay.spellings.linear import read_bias
 from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import (
-    COMPARISONS,
     ELEMENTWISE,
     TvmRow,
     arithmetic,
@@ -24,6 +23,7 @@ from gsl.front.tvm.spellings import (
     same,
     unread_unless,
 )
+from gsl.spec.math import COMPARISONS
 from gsl.spec.normalise import is_number
 
 # ---------------------------------------------------------------- functions of one tensor

@@ -16,7 +16,6 @@ from gsl.front.core.lower import Lower, all_heads, known
 from gsl.front.relay.spellings.table import RelayCall, RelayLowering, last
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import (
-    CONVOLUTIONS,
     TvmRow,
     is_call,
     is_plain_equation,
@@ -25,6 +24,7 @@ from gsl.front.tvm.spellings import (
     unread_unless,
 )
 from gsl.graph import Dim, SymDim, TensorType
+from gsl.spec.conv import CONVOLUTIONS
 from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- dense
