@@ -7,6 +7,7 @@ values of the model.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, Final
 
@@ -22,12 +23,34 @@ AlgebraRule = Callable[..., Any]
 """``rule(model, op, *operands, **attrs)``: the value of a call."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelValue:
+    """A value of a model that stands for a tensor of floats, as tensors of the same shape."""
+
+    parts: ClassVar[tuple[str, ...]]
+    """The fields that are tensors. Of several, one may be None."""
+
+    @property
+    def any_part(self) -> Any:
+        return next(part for name in self.parts if (part := getattr(self, name)) is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.any_part.shape)
+
+    def mapped(self, function: Callable[[Any], Any]) -> Any:
+        """The same with other places of its elements; several for a function that gives several."""
+        changed = {name: function(part) for name in self.parts if (part := getattr(self, name)) is not None}
+        if any(isinstance(part, (tuple, list)) for part in changed.values()):
+            return tuple([replace(self, **dict(zip(changed, fields))) for fields in zip(*changed.values())])
+        return replace(self, **changed)
+
+
 class Algebra:
     """A model: how it computes each operator that it covers."""
 
     rules: ClassVar[Mapping[str, AlgebraRule]]
-    value: ClassVar[type]
-    """The class of the values that stand for tensors of floats."""
+    value: ClassVar[type[ModelValue]]
 
     def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
         """The value of a call; Uncovered if the model has none."""

@@ -23,6 +23,7 @@ from gsl.verify.models.algebra import (
     KEEP_INTEGERS,
     Algebra,
     AlgebraRule,
+    ModelValue,
     as_floats,
     joins,
     meaning,
@@ -49,26 +50,12 @@ _FUNCTION_ROUNDINGS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Rounded:
+class Rounded(ModelValue):
     """A tensor and the bound on the error of each element. Exact tensors stand for themselves, without a bound."""
 
+    parts: ClassVar = ("value", "error")
     value: Any
     error: Any
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.value.shape)
-
-    @property
-    def any_part(self) -> Any:
-        return self.value
-
-    def mapped(self, function: Callable[[Any], Any]) -> Any:
-        """The same with other places of its elements; several for a function that gives several."""
-        values, errors = function(self.value), function(self.error)
-        if isinstance(values, (tuple, list)):
-            return tuple([Rounded(*pair) for pair in zip(values, errors)])
-        return Rounded(values, errors)
 
 
 def value_of(x: Any) -> Any:
@@ -84,7 +71,7 @@ def error_of(x: Any) -> Any:
 class Bounds(Algebra):
     """The model on real leaves, which are exact."""
 
-    value: ClassVar[type] = Rounded
+    value: ClassVar = Rounded
     inside = False
     """True if a call is part of the definition of another operator, whose own kernel may round elsewhere."""
 

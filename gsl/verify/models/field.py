@@ -25,7 +25,7 @@ import torch
 from gsl.pat.typed import Domain
 from gsl.spec.math import COMPARISONS
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, joins, meaning, moves, power
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, ModelValue, clip, joins, meaning, moves, power
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import rational
 
@@ -54,9 +54,10 @@ def tables() -> tuple[Any, Any, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Residues:
+class Residues(ModelValue):
     """A tensor of residues as whole numbers in float64. One of ``p`` and ``q`` may be missing, not both."""
 
+    parts: ClassVar = ("p", "q")
     p: Any
     q: Any
     up: int
@@ -65,23 +66,6 @@ class Residues:
     """The degree of the denominator."""
     weight: int | None
     """The sum of the absolute coefficients if the value is a linear form with whole coefficients; otherwise None."""
-
-    @property
-    def any_part(self) -> Any:
-        return self.q if self.p is None else self.p
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.any_part.shape)
-
-    def mapped(self, function: Callable[[Any], Any]) -> Any:
-        """The same with other places of its elements; several for a function that gives several."""
-        p, q = (None if part is None else function(part) for part in (self.p, self.q))
-        some = q if p is None else p
-        if isinstance(some, (tuple, list)):
-            pairs = zip(p or [None] * len(some), q or [None] * len(some))
-            return tuple([Residues(*pair, self.up, self.down, self.weight) for pair in pairs])
-        return Residues(p, q, self.up, self.down, self.weight)
 
 
 def power_of_generator(exponents: Any) -> Any:
@@ -104,7 +88,7 @@ def draw(rng: Any, shape: Any, domain: Domain | None = None) -> Residues:
 class Field(Algebra):
     """The model on leaves of random residues."""
 
-    value: ClassVar[type] = Residues
+    value: ClassVar = Residues
 
     def __init__(self, key: int) -> None:
         self.key = key

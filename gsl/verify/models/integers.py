@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 import torch
 
 from gsl.verify.models import kinds
-from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, clip, meaning, moves, power
+from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, ModelValue, clip, meaning, moves, power
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import rational
 
@@ -27,37 +27,20 @@ TOO_LARGE: Final = "numbers beyond 2**52"
 
 
 @dataclass(frozen=True, slots=True)
-class Exact:
+class Exact(ModelValue):
     """A tensor ``numerators / denominator``, whose numerators are at most ``coefficient * range**degree``."""
 
+    parts: ClassVar = ("numerators",)
     numerators: Any
     denominator: int
     coefficient: int
     degree: int
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(self.numerators.shape)
-
-    @property
-    def any_part(self) -> Any:
-        return self.numerators
-
-    def mapped(self, function: Callable[[Any], Any]) -> Any:
-        """The same with other places of its elements; several for a function that gives several."""
-        parts = function(self.numerators)
-        if isinstance(parts, (tuple, list)):
-            return tuple([self.with_numerators(part) for part in parts])
-        return self.with_numerators(parts)
-
-    def with_numerators(self, numerators: Any) -> Exact:
-        return Exact(numerators, self.denominator, self.coefficient, self.degree)
-
 
 class Integers(Algebra):
     """The model on leaves that are whole numbers of at most a range."""
 
-    value: ClassVar[type] = Exact
+    value: ClassVar = Exact
 
     def __init__(self, range: int) -> None:
         self.range = range
