@@ -61,15 +61,15 @@ def fused_matmul(a: Tensor, b: Tensor, *, alpha: float = 1.0, transA: bool = Fal
     return left @ right * alpha
 
 
+def _heads(x: Tensor, num_heads: int) -> Tensor:
+    return x.reshape(x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads).transpose(1, 2)
+
+
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, num_heads: int, scale: float | None, causal: bool
 ) -> Tensor:
-    def heads(x: Tensor) -> Tensor:
-        return x.reshape(x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads).transpose(1, 2)
-
-    found = torch.nn.functional.scaled_dot_product_attention(
-        heads(query), heads(key), heads(value), attn_mask=mask, is_causal=causal, scale=scale
-    )
+    q, k, v = (_heads(x, num_heads) for x in (query, key, value))
+    found = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, scale=scale)
     return found.transpose(1, 2).reshape(query.shape[0], query.shape[1], value.shape[2])
 
 
@@ -146,8 +146,7 @@ def rotary_rows(
     x: Tensor, position: Tensor, cos: Tensor, sin: Tensor, *, num_heads: int, rotary_embedding_dim: int = 0
 ) -> Tensor:
     """The same for a tensor whose last axis has the heads one after the other."""
-    heads = x.reshape(x.shape[0], x.shape[1], num_heads, x.shape[2] // num_heads).transpose(1, 2)
-    return _turned(heads, position, cos, sin).transpose(1, 2).reshape(x.shape)
+    return _turned(_heads(x, num_heads), position, cos, sin).transpose(1, 2).reshape(x.shape)
 
 
 # Embeddings

@@ -14,7 +14,8 @@ from gsl.pat import Alt, Call, Fused, GetItem, Leaf, Pattern, Repeat, Use, Varia
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.subst import Subst
 from gsl.rulefile.forms import Entry, FileOperator, OpType, PatternForm, forms
-from gsl.rulefile.names import BIAS, LISTS, Heads, OneNode, OperatorSelection, lookup
+from gsl.rulefile.names import BIAS, Heads, OneNode, OperatorSelection, lookup
+from gsl.spec import LISTS
 
 Heuristic = Callable[["FusionMatch"], Any]
 """A function that decides what a match becomes. It returns patterns or nodes as of a target, ``None`` for the group, or

@@ -22,9 +22,6 @@ from gsl.spec.conv import CONVOLUTIONS
 from gsl.spec.natives import overloads, same_function
 
 BIAS: Final = "nn.bias_add"
-LISTS: Final[frozenset[Op]] = frozenset(("concatenate", "stack", "einsum"))
-"""The operators that take a list of tensors, which is a node of its own in a graph."""
-
 
 SEVERAL_RESULTS: Final = frozenset((
     "max", "min", "native_batch_norm", "_native_batch_norm_legit_no_training", "native_dropout", "native_group_norm",

@@ -11,8 +11,8 @@ from gsl.spec.custom import DeclaredSpec, OperatorName, Vocabulary
 from gsl.spec.spec import REQUIRED, AttrSpec, OpSpec, Trait, Types
 
 __all__ = [
-    "FAMILIES", "REQUIRED", "TABLE", "AttrSpec", "DeclaredSpec", "OpSpec", "OperatorName", "Trait", "Types", "find",
-    "spec_of",
+    "FAMILIES", "LISTS", "REQUIRED", "TABLE", "AttrSpec", "DeclaredSpec", "OpSpec", "OperatorName", "Trait", "Types",
+    "find", "spec_of",
 ]  # fmt: skip
 
 FAMILIES: Final[Mapping[str, tuple[OpSpec, ...]]] = MappingProxyType({
@@ -25,6 +25,9 @@ TABLE: Final[Mapping[str, OpSpec]] = MappingProxyType(
     Vocabulary({spec.name: spec for ops in FAMILIES.values() for spec in ops})
 )
 """The declaration of each operator by its canonical name; that of a user's operator comes with its name."""
+
+LISTS: Final = frozenset(("concatenate", "stack", "einsum"))
+"""The operators that take a list of tensors, which is a node of its own in a graph."""
 
 
 def spec_of(op: object) -> OpSpec | None:

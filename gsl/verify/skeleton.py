@@ -18,7 +18,7 @@ from gsl.match import Plan
 from gsl.match.bindings import AttrPath, Bindings, MatchScope
 from gsl.pat import Pattern
 from gsl.pat.use import IsOutput, tail
-from gsl.spec import TABLE, OpSpec, Trait
+from gsl.spec import LISTS, TABLE, OpSpec, Trait
 from gsl.verify.choices import Choices, Dead, pick
 from gsl.verify.draft import NodeDraft
 
@@ -233,7 +233,7 @@ class Skeleton:
         places = [i for i, found in enumerate(user.operands) if self._fits(found, operand)]
         if index is not None:
             places = [i for i in places if i == index]
-        if user.op in ("concatenate", "stack", "einsum") and operand.op != TUPLE:
+        if user.op in LISTS and operand.op != TUPLE:
             places = []
         if not places or user.op not in TABLE:
             raise Dead(f"{user!r} has no place for {operand!r}")
@@ -269,7 +269,7 @@ class Skeleton:
                 if operand is None:
                     draft.operands[place] = leaf = self._new()
                     leaf.kinds = frozenset((INPUT, PARAM))
-                    if draft.op in ("concatenate", "stack", "einsum"):
+                    if draft.op in LISTS:
                         self.open_tuple(leaf)
 
     def _use_outside(self) -> None:
