@@ -14,6 +14,7 @@ from torch import fx
 from torch._library.simple_registry import singleton
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
@@ -29,6 +30,7 @@ from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import Node, Op, TensorType, Type, op_name
 from gsl.spec import meaning
 from gsl.spec.meaning import SymbolSizes, has_symbols, whatever_sizes
+from gsl.spec.natives import written_operands
 
 
 def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -84,48 +86,89 @@ def _type_of_function(
 ) -> Type | None:
     """The type of a call that follows from these arguments alone, as it does for functions without state."""
     known = {name: value for name, _, value in attrs}
-    on_meta = _run_on_meta(op, operands, known) if _AGREES.get(op, _has_own_fakes(op)) else None
-    if on_meta is None or op not in _AGREES:
+    on_meta = _run_on_meta(op, operands, known) if _AGREES.get(op, _own_fakes(op) is not None) else None
+    if on_meta is None or not (on_meta.is_sure or op in _AGREES):
         found = _run_on_fakes(op, operands, known)
         if on_meta is not None:
-            _AGREES[op] = on_meta[0] == found and is_kept(*on_meta[1:])
+            _AGREES[op] = on_meta.type == found and is_kept(on_meta.alike, on_meta.layout)
         return found
-    keep_layout(*on_meta[1:])
-    return on_meta[0]
+    keep_layout(on_meta.alike, on_meta.layout)
+    return on_meta.type
 
 
 _AGREES: Final[dict[Op, bool]] = {}
-"""True for an operator that told the same of its first call on the device ``meta`` as on fake tensors, which take ten
-times as long. One that asks for the device of its operands may not."""
+"""True for an operator that told the same of a call on the device ``meta`` as on fake tensors, which take ten times as
+long, where it could not be sure; one that asks for the device of its operands may not."""
 
 
-def _has_own_fakes(op: Op) -> bool:
-    """True for an operator for which torch has a Python function on tensors without data."""
-    return isinstance(op, torch._ops.OpOverload) and singleton.find(op._name).fake_impl.kernel is not None
+def _own_fakes(op: Op) -> Callable[..., Any] | None:
+    """The Python function on tensors without data that torch has for an operator."""
+    kernel = singleton.find(op._name).fake_impl.kernel if isinstance(op, torch._ops.OpOverload) else None
+    return None if kernel is None else kernel.func
 
 
 _META: Final = torch.device("meta")
 _empty_meta: Final = partial(torch.empty, device=_META)
 
 
-def _run_on_meta(
-    op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]
-) -> tuple[Type, Any, TensorLayout | None] | None:
-    """The type of a call, with its key and layout for equal ones, by a run on tensors of the device ``meta``, which
-    stand for those of the CPU; ``None`` if that fails."""
+class _OnMeta(TorchFunctionMode):
+    """The device ``meta`` for what a function makes, and a look at what it calls."""
+
+    is_sure = True
+    """True if nothing was called that may tell another thing of fake tensors."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _MAKE:
+            kwargs = {"device": _META, **kwargs}
+        elif func not in _TELL_THE_SAME:
+            self.is_sure = False
+        return func(*args, **kwargs)
+
+
+_MAKE: Final = frozenset((torch.empty, torch.empty_strided, torch.zeros, torch.ones, torch.full))
+"""The functions that make tensors on the default device."""
+
+_TELL_THE_SAME: Final = frozenset(
+    (
+        torch.empty_like, torch.zeros_like, torch.ones_like, torch.full_like, torch.broadcast_tensors,
+        *(getattr(torch.Tensor, f"new_{name}") for name in ("empty", "empty_strided", "zeros", "ones", "full")),
+        *(getattr(torch.Tensor, name) for name in ("size", "stride", "dim", "numel", "is_contiguous", "expand")),
+        *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "ndim")),
+    )
+)  # fmt: skip
+"""The functions that tell the same of tensors of the device ``meta`` as of fake tensors of any device."""
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundOnMeta:
+    """The type of a call that was run on the device ``meta``, with its key and layout for equal ones."""
+
+    type: Type
+    alike: Any
+    layout: TensorLayout | None
+    is_sure: bool
+    """True if a run on fake tensors would tell the same."""
+
+
+def _run_on_meta(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> _FoundOnMeta | None:
+    """What a call of an operator is by a run on tensors of the device ``meta``, which stand for those of the CPU;
+    ``None`` if that fails."""
+    own = _own_fakes(op) if not attrs and written_operands(op, len(operands)) == () else None
     with no_dispatch(), torch.no_grad(), torch._C._DisableAutocast():
         tensors = [operand.tensor(_empty_meta) for operand in operands]
         try:
             call = native_call(op, tensors, attrs)
-            with _META:
-                value = call.target(*call.args, **call.kwargs)
+            with _OnMeta() as mode:
+                # A function that takes nothing but tensors gets from torch what it is given here.
+                value = (own or call.target)(*call.args, **call.kwargs)
         except Exception:
             # Fake tensors tell why.
             return None
     found = type_of_value(value)
     if found is None or any(getattr(item, "device", _META) != _META for item in pytree.tree_leaves(value)):
         return None
-    return (found, *layout_of(call, tensors, value))
+    return _FoundOnMeta(found, *layout_of(call, tensors, value), mode.is_sure)
 
 
 def _run_on_fakes(
