@@ -156,7 +156,11 @@ class TensorLayout:
 
 @functools.lru_cache(maxsize=4096)
 def _plain_layout(form: Form) -> TensorLayout:
-    return TensorLayout(form, _extract_tensor_metadata(_memory(form.properties)))
+    shape, strides, dtype, *_ = form.properties
+    memory = _memory(form.properties)
+    if memory.is_contiguous():  # as nearly always, and torch takes long to find out
+        return TensorLayout(form, TensorMetadata(shape, dtype, False, strides, torch.contiguous_format, False, {}))
+    return TensorLayout(form, _extract_tensor_metadata(memory))
 
 
 def _has_own_memory(value: torch.Tensor) -> bool:
