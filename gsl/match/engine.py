@@ -200,7 +200,7 @@ class MatchSearch(Machine[Node]):
         return holds or self.miss(matcher.pattern, node, what, number, found)
 
     def has_literals(self, matcher: CallMatcher, node: Node) -> bool:
-        return matcher.literals_hold(self, node)
+        return matcher.literals_hold(self, node) if self.on_miss is not None else matcher.in_another_form(self, node)
 
     def same_operator(self, op: OpClass, node: Node) -> bool:
         known = self.operators.get(op)

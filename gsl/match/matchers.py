@@ -237,7 +237,7 @@ class CallMatcher(Matcher):
         for name, wanted in self.literals.items():
             if name not in attrs:
                 return search.miss(self.pattern, node, name, wanted, EvaluationError("no such attribute"))
-        if all(decidedly_same(wanted, attrs[name]) for name, wanted in self.literals.items()):
+        if all(map(decidedly_same, self.literals.values(), map(attrs.__getitem__, self.literals))):
             return True
         try:
             wanteds = canonical(node, self.literals)
