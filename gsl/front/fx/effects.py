@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -52,6 +53,8 @@ class EffectReader(FxReader):
         self._by_key: dict[Any, FxCallSignature] = {}
         """The forms that hold for this graph only."""
         self._shared = _shared_forms()
+        self._effects: dict[int, Effect | None] = {}
+        """The effects of the operators that never draw, by their addresses."""
 
     def survey(self, nodes: Sequence[fx.Node]) -> bool:
         """Find the forms of all calls among the nodes of a graph. False if none of them changes anything in place."""
@@ -91,7 +94,7 @@ class EffectReader(FxReader):
         target = node.target
         types = tuple([self.values.type(each) for each in (node, *node.all_input_nodes)])
         # Operators are the same in all graphs, whereas functions may do something else at any time.
-        is_shared = isinstance(target, OpOverload) and not has_symbols(types)
+        is_shared = isinstance(target, OpOverload) and not (self.values.types.symbolic and has_symbols(types))
         canon = self.read(node)
         form = FxCallSignature(
             op=None if canon is None else canon.op,
@@ -165,6 +168,12 @@ class EffectReader(FxReader):
         return self._call_effect(node) if form is None else form.effect
 
     def _call_effect(self, node: fx.Node) -> Effect | None:
+        target = node.target
+        if isinstance(target, OpOverload) and not effects.may_draw(target):
+            # The same for all calls, and there are fewer operators than forms.
+            if id(target) not in self._effects:
+                self._effects[id(target)] = _effect(node)
+            return self._effects[id(target)]
         if self._sets_mode(node):
             return Effect.OTHER
         if str(node.target) != "wrap_with_set_grad_enabled":
@@ -309,9 +318,12 @@ def exchanges(target: Any) -> bool:
     if isinstance(target, OpOverloadPacket):
         names = target.overloads()  # type: ignore[no-untyped-call]
         return any(exchanges(getattr(target, name)) for name in names)
-    return isinstance(target, OpOverload) and (
-        target.namespace == "_c10d_functional" or any(p.name == "group_name" for p in schema_of(target))
-    )
+    return isinstance(target, OpOverload) and _exchanges(target)
+
+
+@functools.cache
+def _exchanges(target: OpOverload) -> bool:
+    return target.namespace == "_c10d_functional" or any(p.name == "group_name" for p in schema_of(target))
 
 
 _FUNCTIONAL_FORMS: Final = frozenset[Any](

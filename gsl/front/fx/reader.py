@@ -142,7 +142,8 @@ class FxReader:
 
     def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, in which nodes that are symbolic sizes are replaced by dimensions."""
-        sizes = {arg: size for arg in node.all_input_nodes if (size := self.size(arg)) is not None}
+        untyped = [arg for arg in node.all_input_nodes if self.values.types[arg] is None]  # as sizes are
+        sizes = {arg: size for arg in untyped if (size := self.size(arg)) is not None}
         if not sizes:
             return node.args, node.kwargs
         replace: Any = lambda arg: sizes.get(arg, arg)  # noqa: E731 (torch's type for this has no room for dimensions)

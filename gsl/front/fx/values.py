@@ -72,12 +72,12 @@ class FxTypes(dict[fx.Node, "Type | None"]):
     operands of all calls.
     """
 
-    __slots__ = ("_known", "_symbolic")
+    __slots__ = ("_known", "symbolic")
 
     def __init__(self, known: Mapping[fx.Node, Any]) -> None:
         self._known = known
-        self._symbolic: dict[Type, Type] = {}
-        """The types with symbolic sizes, which are those of this graph."""
+        self.symbolic: dict[Type, Type] = {}
+        """The types with symbolic sizes that were found, which are those of this graph."""
 
     def __missing__(self, node: fx.Node) -> Type | None:
         found = self[node] = self.of(value_of(node, self._known))
@@ -106,7 +106,7 @@ class FxTypes(dict[fx.Node, "Type | None"]):
         own = None if value is None or is_scalar(value) else type_of_value(value)
         if own is None:
             return None
-        return self._symbolic.setdefault(own, own) if has_symbols(own) else _common(own)
+        return self.symbolic.setdefault(own, own) if has_symbols(own) else _common(own)
 
 
 @functools.lru_cache(maxsize=8192)

@@ -35,6 +35,8 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
     """The positions of the operands that the call changes in place: of ``args``, then of ``kwargs`` in their order."""
     if isinstance(target, HigherOrderOperator):
         return ()  # these are functions of values, and a name as out= is one of the operator that they call
+    if isinstance(target, OpOverload) and not _may_write(target):
+        return ()
     named = _named(target, args, kwargs)
     if isinstance(target, OpOverload):
         found = [parameter.name for parameter in schema_of(target) if parameter.is_written]
@@ -51,6 +53,12 @@ def mutated(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
         found += ["running_mean", "running_var"]
     places = {named[name][0] for name in found if name in named and named[name][1] is not None}
     return tuple(sorted(place for place in places if place is not None))
+
+
+@functools.cache
+def _may_write(target: OpOverload) -> bool:
+    """True for an operator that changes an operand in some of its calls."""
+    return any(parameter.is_written or parameter.name == "running_mean" for parameter in schema_of(target))
 
 
 def _has_underscore(target: Any) -> bool:
@@ -127,8 +135,7 @@ def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
     name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
     if isinstance(target, OpOverload):
         name = target._opname
-        seeded = torch.Tag.nondeterministic_seeded in target.tags or "generator" in dict(_parameters(target))
-        if not seeded and "dropout" not in name and "attention" not in name:
+        if not may_draw(target):
             return False
     elif name in _RANDOM_FUNCTIONS:
         return True
@@ -141,6 +148,15 @@ def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
         return named["dropout_p"] not in (0, 0.0) and named.get("training", True) is not False
     flags = [named[flag] for flag in _RANDOM_FLAGS if flag in named]
     return not (flags and flags[0] is False)
+
+
+@functools.cache
+def may_draw(target: OpOverload) -> bool:
+    """True for an operator that draws from a random generator in some of its calls."""
+    name = target._opname
+    if torch.Tag.nondeterministic_seeded in target.tags or "dropout" in name or "attention" in name:
+        return True
+    return any(parameter.name == "generator" for parameter in schema_of(target))
 
 
 _RANDOM_MODULES: Final = (
