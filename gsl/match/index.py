@@ -22,24 +22,26 @@ SOME = 500
 
 
 def candidates(
-    plans: Iterable[Plan], by_op: Mapping[Op, list[Node]], *, at_roots: bool = False
+    plans: Iterable[Plan], by_op: Mapping[Op, list[Node]], *, near: bool = False, at_roots: bool = False
 ) -> list[Candidates]:
     """The start of each plan with the fewest nodes, and the nodes; the root of each, where the nodes are such.
 
     Nodes are looked up in a table where there are several rules with hints, or where two nodes have to be one, which is
-    seen sooner here than by a search.
+    seen sooner here than by a search. With ``near``, these are some of the nodes of a graph, to which others may be
+    added; otherwise nothing is made ready for a plan of which the graph lacks an operator.
     """
     groups: dict[frozenset[Op], list[Node]] = {}
     found: list[Candidates] = []
     for plan in plans:
+        lacks = not at_roots and plan.lacks(by_op)
+        if lacks and not near:
+            found.append(plan.nowhere())
+            continue
         anchor, ops = plan.from_root(by_op) if at_roots else plan.rarest(by_op)
-        nodes = plan.in_order(anchor, ops, by_op, groups)
-        if nodes and not at_roots and plan.lacks(by_op):
-            nodes = []
-        found.append(Candidates(plan.start(anchor), nodes, ops))
+        found.append(Candidates(plan.start(anchor), [] if lacks else plan.in_order(anchor, ops, by_op, groups), ops))
     several = sum(bool(each.nodes and each.start.hints) for each in found) >= SEVERAL
     for each in found:
-        if not (each.start.hints if several else each.start.asks_for_same):
+        if each.ops is not None and not (each.start.hints if several else each.start.asks_for_same):
             each.ops = None
     looked_up = [each for each in found if each.ops is not None and each.nodes]
     for each, parts in zip(looked_up, _look_up(looked_up, by_op)):

@@ -201,8 +201,15 @@ class Plan(CheckedSource):
         return self.root, self._operators(self.root, by_op)
 
     def lacks(self, by_op: Mapping[Op, list[Node]]) -> bool:
-        """True if each choice of an alternative needs an operator that a graph lacks, so that nothing can match."""
+        """True if a pattern that every match binds, or each choice of an alternative, needs an operator that a graph
+        lacks, so that nothing can match."""
+        if any(ops is not None and ops.isdisjoint(by_op) for ops in self._known.values()):
+            return True
         return not all(self._may_be(alternative, by_op) for alternative in self._alternatives)
+
+    def nowhere(self) -> Candidates:
+        """The candidates in a graph that lacks an operator."""
+        return Candidates(self.start(self.anchors[0]), ())
 
     def _may_be(self, pattern: Pattern, by_op: Mapping[Op, object]) -> bool:
         """False if a pattern needs an operator that a graph lacks."""
@@ -271,9 +278,10 @@ class Plan(CheckedSource):
 
     def _candidates(self, by_op: Mapping[Op, list[Node]]) -> Candidates:
         """The start with the fewest nodes, and these."""
+        if self.lacks(by_op):
+            return self.nowhere()
         anchor, ops = self.rarest(by_op)
-        nodes = [] if self.lacks(by_op) else self.in_order(anchor, ops, by_op, {})
-        return Candidates(self.start(anchor), nodes, ops)
+        return Candidates(self.start(anchor), self.in_order(anchor, ops, by_op, {}), ops)
 
     def matches(
         self, graph: Graph, *, search: MatchSearch | None = None, where: Candidates | None = None

@@ -126,7 +126,7 @@ class RulePass:
         found: dict[Subst, Candidates] = {}
         for (at_roots, _), group in groups.items():
             by_op = by_operator(self.near.of(group[0].plan))
-            found.update(zip(group, candidates([rule.plan for rule in group], by_op, at_roots=at_roots)))
+            found.update(zip(group, candidates([rule.plan for rule in group], by_op, near=True, at_roots=at_roots)))
         return [(rule, found[rule]) for rule in rules]
 
     def _has_match(self, where: Candidates) -> bool:
