@@ -49,7 +49,7 @@ from gsl.rewrite.new import NUMBERS
 from gsl.spec import REQUIRED, TABLE, OpSpec
 from gsl.walk import reached
 
-BUILDS = 8
+BUILDS = 32
 """The number of times that a target is built before it pays to print its steps as a function."""
 
 
