@@ -184,7 +184,7 @@ class Values:
 
     def is_tensor(self, node: fx.Node) -> bool:
         """False for a node that is known to be no tensor and no tuple of tensors: a size, a shape, None."""
-        return self.value(node) is UNKNOWN or self.type(node) is not None
+        return self.type(node) is not None or self.value(node) is UNKNOWN
 
 
 def tensors(value: Any) -> Iterator[torch.Tensor]:

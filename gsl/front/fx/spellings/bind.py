@@ -212,7 +212,7 @@ def integer(value: Any) -> int:
 def integers(value: Any) -> tuple[int, ...]:
     """An attribute that is an int or a sequence of ints."""
     values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
-    unread_unless(all(is_int(v) for v in values))
+    unread_unless(all(map(is_int, values)))
     return values
 
 

@@ -89,6 +89,8 @@ def _known_parameters(target: Any) -> tuple[tuple[str, Any], ...]:
     empty = inspect.Parameter.empty
     if isinstance(target, OpOverload):
         return tuple((p.name, p.default if p.has_default else empty) for p in schema_of(target))
+    if getattr(target, "__module__", None) == operator.add.__module__:
+        return ()  # they are called a and b, which takes Python long to parse
     try:
         return tuple((name, p.default) for name, p in inspect.signature(target).parameters.items())
     except (TypeError, ValueError):  # it is not written in Python
