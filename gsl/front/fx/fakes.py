@@ -18,6 +18,7 @@ from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
 from gsl.front.fx.devices import check_joint
+from gsl.front.fx.on_meta import own_function, run_on_meta
 from gsl.front.fx.signatures import NoKeyError, key
 from gsl.front.fx.spellings.table import Native
 from gsl.front.fx.values import (
@@ -361,7 +362,9 @@ class Fakes:
             return UNKNOWN, None
         replaced = tuple(replaced)
         alike = self._alike(node, self.values)
-        layout = None if alike is None else _LAYOUTS.get(alike) or self._layout_before(alike, replaced)
+        layout = None
+        if alike is not None:
+            layout = _LAYOUTS.get(alike) or self._layout_before(alike, replaced) or self._layout_on_meta(alike, node)
         if layout is not None:
             for old in map(self.old.value, replaced):
                 is_alike = type(old) is FakeTensor and old.fake_mode is self.mode and self._form(old) is layout.form
@@ -391,6 +394,20 @@ class Fakes:
                 keep_layout(alike, layout)
                 return layout
         return None
+
+    def _layout_on_meta(self, alike: tuple[Any, ...], node: fx.Node) -> TensorLayout | None:
+        """The layout of the result of an operator of a user's, whose function is sure to tell it on the device ``meta``
+        of tensors that stand for those of the CPU."""
+        own = own_function(node.target, len(node.args))
+        forms = {arg: self._form(self.values.value(arg)) for arg in node._input_nodes}
+        are_plain = all(form is not None and form.properties[3:] == (_CPU, *_PLAIN) for form in forms.values())
+        if own is None or not are_plain or node.kwargs:
+            return None
+        tensors = {arg: _memory(form.properties) for arg, form in forms.items() if form is not None}
+        run = run_on_meta(own, [tensors[arg] for arg in node.args if isinstance(arg, fx.Node)], {})
+        layout = TensorLayout.of(run.value, tensors.values()) if run is not None and run.is_sure else None
+        keep_layout(alike, layout)
+        return layout
 
     def _form(self, value: Any) -> Form | None:
         """The form of a value, which is found once; ``None`` for what is no plain fake tensor of known sizes."""

@@ -11,11 +11,8 @@ from typing import Any, Final
 
 import torch
 from torch import fx
-from torch._library.simple_registry import singleton
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.overrides import TorchFunctionMode
-from torch.utils import _pytree as pytree
 from torch.utils._mode_utils import no_dispatch
 
 from gsl.errors import FrontEndError
@@ -23,6 +20,7 @@ from gsl.front.core import infer as core
 from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
 from gsl.front.fx.fakes import TensorLayout, is_kept, keep_layout, layout_of
+from gsl.front.fx.on_meta import META, has_own_fakes, own_function, run_on_meta
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.parameters import from_numpy
 from gsl.front.fx.spellings.table import Native
@@ -30,7 +28,6 @@ from gsl.front.fx.values import faked, type_of_value
 from gsl.graph import Node, Op, TensorType, Type, op_name
 from gsl.spec import meaning
 from gsl.spec.meaning import SymbolSizes, has_symbols, whatever_sizes
-from gsl.spec.natives import written_operands
 
 
 def _infer_opaque(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
@@ -86,7 +83,7 @@ def _type_of_function(
 ) -> Type | None:
     """The type of a call that follows from these arguments alone, as it does for functions without state."""
     known = {name: value for name, _, value in attrs}
-    on_meta = _run_on_meta(op, operands, known) if _AGREES.get(op, _own_fakes(op) is not None) else None
+    on_meta = _run_on_meta(op, operands, known) if _AGREES.get(op, has_own_fakes(op)) else None
     if on_meta is None or not (on_meta.is_sure or op in _AGREES):
         found = _run_on_fakes(op, operands, known)
         if on_meta is not None:
@@ -101,43 +98,7 @@ _AGREES: Final[dict[Op, bool]] = {}
 long, where it could not be sure; one that asks for the device of its operands may not."""
 
 
-def _own_fakes(op: Op) -> Callable[..., Any] | None:
-    """The Python function on tensors without data that torch has for an operator."""
-    kernel = singleton.find(op._name).fake_impl.kernel if isinstance(op, torch._ops.OpOverload) else None
-    return None if kernel is None else kernel.func
-
-
-_META: Final = torch.device("meta")
-_empty_meta: Final = partial(torch.empty, device=_META)
-
-
-class _OnMeta(TorchFunctionMode):
-    """The device ``meta`` for what a function makes, and a look at what it calls."""
-
-    is_sure = True
-    """True if nothing was called that may tell another thing of fake tensors."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in _MAKE:
-            kwargs = {"device": _META, **kwargs}
-        elif func not in _TELL_THE_SAME:
-            self.is_sure = False
-        return func(*args, **kwargs)
-
-
-_MAKE: Final = frozenset((torch.empty, torch.empty_strided, torch.zeros, torch.ones, torch.full))
-"""The functions that make tensors on the default device."""
-
-_TELL_THE_SAME: Final = frozenset(
-    (
-        torch.empty_like, torch.zeros_like, torch.ones_like, torch.full_like, torch.broadcast_tensors,
-        *(getattr(torch.Tensor, f"new_{name}") for name in ("empty", "empty_strided", "zeros", "ones", "full")),
-        *(getattr(torch.Tensor, name) for name in ("size", "stride", "dim", "numel", "is_contiguous", "expand")),
-        *(getattr(torch.Tensor, name).__get__ for name in ("shape", "dtype", "ndim")),
-    )
-)  # fmt: skip
-"""The functions that tell the same of tensors of the device ``meta`` as of fake tensors of any device."""
+_empty_meta: Final = partial(torch.empty, device=META)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,21 +115,19 @@ class _FoundOnMeta:
 def _run_on_meta(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]) -> _FoundOnMeta | None:
     """What a call of an operator is by a run on tensors of the device ``meta``, which stand for those of the CPU;
     ``None`` if that fails."""
-    own = _own_fakes(op) if not attrs and written_operands(op, len(operands)) == () else None
-    with no_dispatch(), torch.no_grad(), torch._C._DisableAutocast():
+    own = None if attrs else own_function(op, len(operands))
+    with no_dispatch():
         tensors = [operand.tensor(_empty_meta) for operand in operands]
-        try:
-            call = native_call(op, tensors, attrs)
-            with _OnMeta() as mode:
-                # A function that takes nothing but tensors gets from torch what it is given here.
-                value = (own or call.target)(*call.args, **call.kwargs)
-        except Exception:
-            # Fake tensors tell why.
-            return None
-    found = type_of_value(value)
-    if found is None or any(getattr(item, "device", _META) != _META for item in pytree.tree_leaves(value)):
+    try:
+        call = native_call(op, tensors, attrs)
+    except Exception:
+        # Fake tensors tell why.
         return None
-    return _FoundOnMeta(found, *layout_of(call, tensors, value), mode.is_sure)
+    run = run_on_meta(own or call.target, call.args, call.kwargs)
+    type = None if run is None else type_of_value(run.value)
+    if run is None or type is None:
+        return None
+    return _FoundOnMeta(type, *layout_of(call, tensors, run.value), run.is_sure)
 
 
 def _run_on_fakes(

@@ -121,6 +121,30 @@ def test_an_operator_that_tells_on_meta_what_it_tells_on_fakes_is_not_run_on_the
     assert seen.count(FakeTensor) == on_fakes
 
 
+class Turned(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x.t())
+
+
+def test_how_a_result_lies_is_found_on_meta_for_operands_that_do_not_lie_by_rows() -> None:
+    """The view knows their types only."""
+    seen: list[type] = []
+
+    def fake(x: torch.Tensor) -> torch.Tensor:
+        seen.append(type(x))
+        return torch.empty_like(x)
+
+    with torch.library._scoped_library("gsl_turned", "DEF") as library:
+        library.define("act(Tensor x) -> Tensor")
+        torch.library.register_fake("gsl_turned::act", fake, lib=library)
+        wl = Workload.from_exported(torch.export.export(Turned(), (torch.randn(3, 5),)))
+        rule = Subst(op.ReLU(x), pat.Call(torch.ops.gsl_turned.act.default, x), name="act")
+        (call,) = [node for node in rule(wl).program.native.graph.nodes if "gsl_turned" in str(node.target)]
+        assert call.meta["val"].stride() == (1, 5)
+        assert call.meta["tensor_meta"].stride == (1, 5)
+    assert set(seen) == {torch.Tensor}
+
+
 @pytest.mark.parametrize(
     "weight",
     [torch.rand(3, 2), torch.rand(2, 3).t(), torch.rand(6)[1:5], torch.rand(2, 2, requires_grad=True), torch.ones(0)],
