@@ -61,7 +61,7 @@ class Module(Pattern):
         super().__init__(factory=factory, operands=tuple(to_pattern(operand) for operand in operands))
 
     def arguments(self) -> Iterator[Any]:
-        yield short(getattr(self.factory, "__name__", self.factory))
+        yield getattr(self.factory, "__name__", short(self.factory))
         yield from self.operands
 
     def children(self) -> Iterator[Pattern]:

@@ -103,6 +103,13 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("instance by name", lambda: GROUP(TEMPLATE, "0"), TypeError, ["number of an instance", "'0'"]),
     ("attribute of a variadic", lambda: GROUP.strides, AttributeError, ["known are length"]),
     ("attribute of an instance", lambda: GROUP(TEMPLATE, 0).strides, AttributeError, ["instance 0 of nn.relu"]),
+    ("attribute of a sequence", lambda: (X > CONV).stride, AttributeError, ["nn.conv2d has no", "'strides'"]),
+    ("attribute of a chain", lambda: pat.Repeat(is_op("exp")).lenght, AttributeError, ["Repeat has no", "'length'"]),
+    ("operands twice", lambda: CONV(X, W), ValueError, ["nn.conv2d(Wildcard, Variable) has operands already"]),
+    ("instance by a truth value", lambda: GROUP(TEMPLATE, True), TypeError, ["number of an instance", "got True"]),
+    ("max_len that is True", lambda: pat.Variadic(TEMPLATE, max_len=True), ValueError, ["max_len=", "got True"]),
+    ("group without a name", lambda: pat.Fused(""), TypeError, ["pat.Fused takes the name of the group first, got ''"]),
+    ("module of a pattern", lambda: pat.Module(X, W), TypeError, ["pat.Module takes a function", "got Wildcard"]),
     ("call of an operator that is left out", lambda: op.ReLU(op.Tanh), TypeError, ["a call of it is op.Tanh(…)"]),
     ("name as operand", lambda: op.ReLU(X) | "tanh", TypeError, ["a call of an operator by its name is is_op('tanh')"]),
     ("argument of a leaf", lambda: pat.Wildcard(shpe=(1,)), TypeError, ["pat.Wildcard", "'shpe'", "'shape'"]),  # type: ignore[call-arg]
@@ -243,7 +250,8 @@ def test_a_native_function_is_an_opaque_operator() -> None:
     call = pat.Call(math.gcd, X, W, 3, anything=1)
     assert call.op is math.gcd
     assert repr(call) == "math.gcd(Wildcard, Variable, Const(3), anything=1)"
-    assert repr(call.whatever) == "math.gcd.whatever"  # known at a match only
+    for one in (call, CONV & call, call & CONV, pat.Repeat(call)):
+        assert repr(one.whatever) == f"{one.label}.whatever"  # known at a match only
 
 
 def test_the_classes_of_op() -> None:
@@ -423,6 +431,9 @@ def deep(levels: int) -> pat.Pattern:
         (pat.Repeat(TEMPLATE, 2, greedy=False, sole=False),
          "Repeat(nn.relu(Variable), min=2, greedy=False, sole=False)"),
         (GROUP(TEMPLATE, 1), "instance 1 of nn.relu"),
+        (pat.Wildcard(shape=(2,)), "Wildcard(shape=(2,))"),
+        (pat.Fused("group", kind="a"), "Fused('group', kind='a')"),
+        (pat.Module(deep, X, W), "Module(deep, Wildcard, Variable)"),
         (pat.Const(), "Const"),
         (pat.Const(1, "float16"), "Const(1, dtype='float16')"),
         (pat.Const(np.zeros((3, 4), np.float32)), "Const(<float32[3, 4]>)"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, attr_eq, dup, fork_to, is_op, is_tuple, is_tuple_get_item, is_var, make, op, pat, wildcard
+from gsl import Subst, attr, attr_eq, dup, fork_to, is_op, is_tuple, is_tuple_get_item, is_var, make, op, pat, wildcard
 from gsl.errors import PatternError
 from gsl.pat import Pattern, Repeat, Seq, walk
 
@@ -101,6 +101,7 @@ def q_in_where() -> Any:
         (lambda: pat.Repeat(relu, 3, 2), "max=2 is less than min=3"),
         (lambda: dup(3), "dup copies a pattern or a group, got 3"),
         (lambda: make(-1, conv), "make takes the number of copies, got -1"),
+        (lambda: make(2.0, conv), "make takes the number of copies, got 2.0"),  # type: ignore[arg-type]
         (q_twice, "to have one user, but is used by"),
         (q_in_a_group, "to have one user, but is used by"),
         (q_in_where, "to have one user, but is used by"),
@@ -186,6 +187,19 @@ def test_a_copy_of_a_group_has_its_constraints() -> None:
     assert len(copied.constraints) == len(group.constraints)
     assert not {p for c in copied.constraints for p in c.patterns()} & {x, relu, *group}
     assert len(make(3, group)) == 3
+
+
+def test_members_without_constraints_are_copied_too() -> None:
+    group = attr_eq(x[0], x[1])
+    assert not group.constraints
+    assert not set(dup(group)) & set(group)
+
+
+def test_a_copy_has_the_symbols_of_what_is_copied() -> None:
+    index = attr.Symbol()
+    copied = dup(pat.Variadic(op.Mean(x, axis=index), index=index, length=2))
+    assert copied.symbol is index.ast
+    assert copied.field.axis.ast.symbols == copied.field.free_symbols == {index.ast}  # type: ignore[attr-defined]
 
 
 def test_a_copy_of_a_deep_pattern() -> None:
