@@ -129,6 +129,33 @@ def test_the_text_of_a_rule_tells_what_its_variadics_repeat() -> None:
     %5 = Variadic(%4, index=i)"""
 
 
+def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditions() -> None:
+    relu = op.ReLU(x)
+    conditions = [relu.uniq(), ~(x.ndim == 2), (x.ndim > 1) | (y.ndim > 1), attr.In(x.ndim, (1, 2))]
+    assert body(Subst(pat.Tuple(relu, y), pat.Tuple(y, op.Exp(x)), where=conditions)) == """\
+  source %1
+    x0 = Wildcard
+    %0 = nn.relu(x0)
+    x1 = Variable
+    %1 = Tuple(%0, x1)
+  where nn.relu(Wildcard).uniq()
+  where ~(x0.ndim == 2)
+  where (x0.ndim > 1) | (x1.ndim > 1)
+  where In(x0.ndim, (1, 2))
+  target %3
+    %2 = exp(x0)
+    %3 = Tuple(x1, %2)"""
+
+
+def test_segments_of_any_fields_are_written_without_them() -> None:
+    more = pat.Segment()
+    rule = Subst(op.Concatenate(pat.Tuple(more, x, x), axis=0), op.Concatenate(pat.Tuple(more, x), axis=0))
+    assert rule.to_python() == (
+        "segment = pat.Segment()\nx = pat.Wildcard()\nsource = op.Concatenate(pat.Tuple(segment, x, x), axis=0)\n"
+        "target = op.Concatenate(pat.Tuple(segment, x), axis=0)\nrule = Subst(source, target)"
+    )
+
+
 def test_the_text_reads_like_what_is_written_by_hand() -> None:
     assert RULES["literals"].to_python() == (
         "x = pat.Wildcard()\nx2 = pat.Const()\nsource = x * x2\ntarget = x / pat.Const(1 / x2.value)\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -84,6 +85,7 @@ def test_conditions_inside_a_graph_have_conditions_of_their_own() -> None:
     [
         (3, "is 3 of type int, expected a workload or a graph view"),
         (None, "has no attribute 'inner'"),
+        (SimpleNamespace(graph=3), "of type SimpleNamespace, expected a workload or a graph view"),
         (weight(Leaf()), "has no match of the pattern in Within("),
     ],
 )
@@ -129,6 +131,18 @@ def test_rules_inside_named_attributes_only() -> None:
     assert inside(join(), "weight")(wl).trace.count() == 0
 
 
+def test_a_graph_inside_in_which_nothing_fires_stays() -> None:
+    same = weight(Leaf())
+    (root,) = inside(join())(workload(Shift((Leaf(),), same, weight(chain(2)[-1])))).native  # type: ignore[arg-type]
+    assert root.n is same
+    assert len(root.inner.graph) == 2
+
+
+def test_why_nothing_fires_inside() -> None:
+    why = inside(join()).explain(workload(layer(Leaf(), weight(Leaf()))))
+    assert [refused.reason for refused in why.refused] == ["it has no graph inside", "nothing matches in inner"]
+
+
 def test_what_is_inside_is_not_a_rule() -> None:
     with pytest.raises(PatternTypeError, match="inside takes a rule or a RuleSet, got 3 of type int"):
         inside(3)  # type: ignore[arg-type]
@@ -169,6 +183,18 @@ def test_a_number_of_steps() -> None:
     assert [type(term) for term in alternate(turns, wl, max_steps=2, new_name="c").native] == [C]
     assert alternate(turns, wl.graph, max_steps=2).outputs[0].op is C
     assert [type(term) for term in alternate([to(B, A), to(A, B)], wl, max_steps=3).native] == [A]
+
+
+def test_so_many_steps_as_are_asked_for() -> None:
+    """More than those after which it is taken for sure that there is no end."""
+    turns = [to(B, A), to(A, B)]
+    assert alternate(turns, workload(A((Leaf(),), 1)), max_steps=600).trace.count() == 1200
+
+
+def test_what_is_refused_is_told_once() -> None:
+    never = Subst(x := is_op(C), x, name="never")
+    trace = alternate([to(C, B), to(B, A), never], workload(A((Leaf(),), 1))).trace
+    assert [str(refused) for refused in trace.refused] == ["never refused at %C: the target is what was matched"]
 
 
 def test_every_object_is_made_once_at_the_end() -> None:
