@@ -304,8 +304,8 @@ def _native_ast(value: Any) -> Ast:
 
     PatternTypeError for tensors, which are operands.
     """
-    plain = isinstance(value, (Expr, Ast, tuple, list, str, numbers.Number, Pattern))
-    if plain or value is None or hasattr(value, "__array__") or type(value).__module__ == "numpy":
+    plain = isinstance(value, (Expr, Ast, tuple, list, numbers.Number, Pattern))
+    if plain or hasattr(value, "__array__") or type(value).__module__ == "numpy":
         return to_ast(value)
     return Literal(value)
 

@@ -55,11 +55,11 @@ def pattern_names(source: Sequence[Pattern], target: Sequence[Pattern]) -> dict[
 def _lines(
     lines: list[str], side: str, outputs: Sequence[Pattern], names: Mapping[Pattern, str], known: set[Pattern]
 ) -> set[Pattern]:
-    """Write one side; patterns that are known from the other are not written again. Gives all that are known then."""
+    """Write one side; patterns that are known from the other are not written again. Gives the others."""
     lines.append(f"  {side} {', '.join(names[output] for output in outputs)}")
     patterns = [pattern for pattern in walk(*outputs) if pattern not in known]
     lines += [f"    {names[pattern]} = {written(pattern, names)}" for pattern in patterns if pattern in names]
-    return {*known, *patterns}
+    return set(patterns)
 
 
 def written(root: Shown, names: Mapping[Pattern, str]) -> str:

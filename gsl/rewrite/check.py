@@ -129,7 +129,7 @@ class Checker:
                 new.type = old.type
             else:
                 raise Refusal(f"%{old.name} is {old.type}, but its replacement {new!r} is {new.type}")
-            if new.index >= 0 and new is not old and new in replacement.old and _is_replaced(new, replacement):
+            if new.index >= 0 and new is not old and _is_replaced(new, replacement):
                 raise Refusal(f"%{new.name} would replace %{old.name}, but is itself replaced")
         if self.effects:
             covered = inner or replacement.old  # a leaf covers nothing

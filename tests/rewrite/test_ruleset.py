@@ -50,6 +50,8 @@ VIEW = ("nn.relu", "tanh", "exp", "negative", "sqrt")
         ("largest", (9, 0, 9), ["middle"]),
         ("first", (0, 0, 0), ["left", "right"]),
         ("first", (0, 9, 0), ["left", "right"]),
+        ("last", (0, 0, 0), ["right", "left"]),
+        ("last", (9, 9, 0), ["right", "left"]),
     ],
 )
 def test_three_rules_that_overlap(strategy: str, priorities: Sequence[int], fired: list[str]) -> None:
@@ -61,7 +63,13 @@ def test_three_rules_that_overlap(strategy: str, priorities: Sequence[int], fire
     assert [firing.rule for firing in trace.firings] == fired
 
 
-@pytest.mark.parametrize("strategy", ["priority", "largest", "first"])
+def test_of_matches_that_end_last_the_largest_counts() -> None:
+    rules = [rule("Tanh", name="small", priority=9), rule("ReLU", "Tanh", name="large")]
+    _, trace = rewritten(RuleSet(rules, strategy="last"), chain("nn.relu", "tanh"), numbers=False)
+    assert [firing.rule for firing in trace.firings] == ["large"]
+
+
+@pytest.mark.parametrize("strategy", ["priority", "largest", "first", "last"])
 def test_the_order_of_the_list_breaks_ties(strategy: str) -> None:
     one, other = rule("ReLU", "Tanh", name="one"), rule("ReLU", "Tanh", name="other")
     for rules in ([one, other], [other, one]):
