@@ -15,6 +15,7 @@ import pytest
 from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.attr.ast import Literal
 from gsl.errors import PatternError, PatternTypeError, UnknownAttributeError
+from gsl.pat.typed import Domain
 from gsl.spec import TABLE, OpSpec
 from tests.helpers.graphs import Builder, graph
 from tests.helpers.tensors import tensor
@@ -61,6 +62,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("field of a tensor", lambda: CONV[0], ValueError, ["nn.conv2d has a single tensor", "op.StridedSlice"]),
     ("GetItem of a tensor", lambda: pat.GetItem(CONV, 0), ValueError, ["nn.conv2d has a single tensor"]),
     ("slice of fields", lambda: SPLIT[0:1], TypeError, ["slice(0, 1, None)"]),
+    ("named field of any node", lambda: X["mean"], ValueError, ["Wildcard has no result of the name 'mean'"]),
+    ("named field of an operator without names", lambda: SPLIT["mean"], ValueError, ["split has no result of"]),
     ("index that is True", lambda: SPLIT[True], TypeError, ["got True"]),
     ("one alternative", lambda: pat.Alt(X), ValueError, ["two alternatives or more, got 1"]),
     ("clauses", lambda: pat.Match(ALT, [X]), ValueError, ["expected 2 clauses", "got 1"]),
@@ -103,6 +106,10 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("instance by name", lambda: GROUP(TEMPLATE, "0"), TypeError, ["number of an instance", "'0'"]),
     ("attribute of a variadic", lambda: GROUP.strides, AttributeError, ["known are length"]),
     ("attribute of an instance", lambda: GROUP(TEMPLATE, 0).strides, AttributeError, ["instance 0 of nn.relu"]),
+    ("attribute of the first alternative", lambda: (CONV | TEMPLATE).strides, AttributeError, ["Alt has", "'strides'"]),
+    ("attribute of the last alternative", lambda: (TEMPLATE | CONV).strides, AttributeError, ["Alt has", "'strides'"]),
+    ("attribute of no alternative", lambda: (is_op(math.gcd) | CONV).stride, AttributeError, ["Alt has", "'strides'"]),
+    ("like: operands of one of both", lambda: (X & CONV).like(X), ValueError, ["nn.conv2d takes 2 operands", "got 1"]),
     ("attribute of a sequence", lambda: (X > CONV).stride, AttributeError, ["nn.conv2d has no", "'strides'"]),
     ("attribute of a chain", lambda: pat.Repeat(is_op("exp")).lenght, AttributeError, ["Repeat has no", "'length'"]),
     ("operands twice", lambda: CONV(X, W), ValueError, ["nn.conv2d(Wildcard, Variable) has operands already"]),
@@ -113,6 +120,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("call of an operator that is left out", lambda: op.ReLU(op.Tanh), TypeError, ["a call of it is op.Tanh(…)"]),
     ("name as operand", lambda: op.ReLU(X) | "tanh", TypeError, ["a call of an operator by its name is is_op('tanh')"]),
     ("argument of a leaf", lambda: pat.Wildcard(shpe=(1,)), TypeError, ["pat.Wildcard", "'shpe'", "'shape'"]),  # type: ignore[call-arg]
+    ("values that are none", lambda: pat.Param(values=(2, 1)), ValueError, ["values= takes", "got (2, 1)"]),
+    ("values without an end", lambda: pat.Param(values=(None, None)), ValueError, ["an end that may be None"]),
     ("two numbers of dimensions", lambda: pat.Param(shape=(1, 2), ndim=3), ValueError, ["2 dimensions", "ndim= is 3"]),
     ("argument of a variadic", lambda: pat.Variadic(TEMPLATE, template=[]), TypeError, ["Variadic", "'templates'?"]),  # type: ignore[call-arg]
     ("argument of a chain", lambda: pat.Repeat(is_op("exp"), mim=2), TypeError, ["Repeat has", "'min'"]),  # type: ignore[call-arg]
@@ -377,6 +386,14 @@ def test_demands_on_types_guard(pattern: pat.Pattern, fires: bool) -> None:
     assert bool(list(Subst(pattern, zeros).match(view))) is fires
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [("nonzero", "nonzero"), ((0, 1), "in [0, 1]"), (range(3), "in range(0, 3)"), ((0, None), "nonnegative")],
+)
+def test_demands_on_values_in_words(values: Any, words: str) -> None:
+    assert Domain.of(values).words == words
+
+
 def test_same_attr() -> None:
     same = pat.same_attr(CONV, ["strides", "padding"])
     assert repr(same) == "{'strides': nn.conv2d.strides, 'padding': nn.conv2d.padding}"
@@ -418,6 +435,7 @@ def deep(levels: int) -> pat.Pattern:
         (pat.Call(pat.OneOf("relu", "silu"), X), "OneOf('relu', 'silu')(Wildcard)"),
         (SPLIT[1], "split(Wildcard, indices_or_sections=2)[1]"),
         (pat.GetItem(X), "Wildcard[]"),
+        (pat.GetItem(X, ndim=2), "GetItem(Wildcard, ndim=2)"),
         (pat.Tuple(X, W), "Tuple(Wildcard, Variable)"),
         (X | W | 1.5, "((Wildcard | Variable) | Const(1.5))"),
         (~X & CONV, "(~Wildcard & nn.conv2d(Wildcard, Variable))"),
@@ -432,6 +450,10 @@ def deep(levels: int) -> pat.Pattern:
          "Repeat(nn.relu(Variable), min=2, greedy=False, sole=False)"),
         (GROUP(TEMPLATE, 1), "instance 1 of nn.relu"),
         (pat.Wildcard(shape=(2,)), "Wildcard(shape=(2,))"),
+        (pat.Param(values="positive", distinct=True), "Param(values='positive', distinct=True)"),
+        (pat.Param(values=(None, 1.5)), "Param(values=(None, 1.5))"),
+        (pat.Param(values=range(1, 9, 3)), "Param(values=range(1, 8, 3))"),
+        (pat.Param(values=range(4, -1, -1)), "Param(values=range(0, 5))"),
         (pat.Fused("group", kind="a"), "Fused('group', kind='a')"),
         (pat.Module(deep, X, W), "Module(deep, Wildcard, Variable)"),
         (pat.Const(), "Const"),

@@ -74,6 +74,9 @@ RULES: dict[str, Subst] = {
         joined, joined.like(pat.Tuple(before, op.ReLU(x), pat.Segment(op.Exp(after(after.field, J)), index=J,
                                                                       length=after.length)))
     ),
+    "first fields": Subst(
+        op.Concatenate(pat.Tuple(pat.Segment(u, templates=[u], first=[op.Exp(x)], min_len=1)), axis=0), x
+    ),
     "chains": Subst(x > pat.Repeat(op.ReLU(u), min=2, max=5, greedy=False), op.ReLU(x)),
     "users": Subst((op.ReLU(x).uniq() >> pat.is_op("exp")).used_by(y + op.Tanh(u).extern_use(False), 0), x + u),
     "classes": Subst(pat.is_op(pat.OneOf("exp", op.Log)) > pat.Call(ops, pat.Call(ops, x)), x),
@@ -131,7 +134,7 @@ def test_the_text_of_a_rule_tells_what_its_variadics_repeat() -> None:
 
 def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditions() -> None:
     relu = op.ReLU(x)
-    conditions = [relu.uniq(), ~(x.ndim == 2), (x.ndim > 1) | (y.ndim > 1), attr.In(x.ndim, (1, 2))]
+    conditions = [relu.uniq(), ~(x.ndim == 2), (attr.max(x.ndim, 2) > 1) | (y.ndim > 1), attr.In(x.ndim, (1, 2))]
     assert body(Subst(pat.Tuple(relu, y), pat.Tuple(y, op.Exp(x)), where=conditions)) == """\
   source %1
     x0 = Wildcard
@@ -140,11 +143,16 @@ def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditio
     %1 = Tuple(%0, x1)
   where nn.relu(Wildcard).uniq()
   where ~(x0.ndim == 2)
-  where (x0.ndim > 1) | (x1.ndim > 1)
+  where (max(x0.ndim, 2) > 1) | (x1.ndim > 1)
   where In(x0.ndim, (1, 2))
   target %3
     %2 = exp(x0)
     %3 = Tuple(x1, %2)"""
+
+
+def test_no_parentheses_stand_around_a_whole_condition() -> None:
+    rule = Subst(op.ReLU(x), x * 1.0, where=[(x.ndim == 2) & attr.In(x.dtype, ("int8", "uint8")), x.shape != (1, 2)])
+    assert "where=[(x.ndim == 2) & attr.In(x.dtype, ('int8', 'uint8')), x.shape != (1, 2)]," in rule.to_python()
 
 
 def test_segments_of_any_fields_are_written_without_them() -> None:

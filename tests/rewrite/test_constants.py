@@ -69,13 +69,25 @@ def test_the_fields_of_a_tuple_become_tensors_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "value"), [("int64", 0.5), ("uint8", 256), ("int8", -129), ("bool", 1), ("float32", True)]
+    ("dtype", "value"),
+    [("int64", 0.5), ("uint8", 256), ("uint8", -1), ("int8", 128), ("int8", -129), ("bool", 1), ("float32", True)],
 )
 def test_a_number_that_the_dtype_does_not_have_is_refused(dtype: str, value: float) -> None:
     view = graph(lambda b: b.call("cast", b.input("x"), dtype=dtype))
     _, trace = rewritten(Subst(op.Cast(x), pat.Const(value)), view, numbers=False)
     assert trace.count() == 0
     assert f"the number {value!r} can't replace %cast, which is {dtype}[]" in str(trace.refused[0])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("uint8", 0), ("uint8", 255), ("int8", -128), ("int8", 127), ("bool", False), ("float16", 3), ("float16", 0.5)],
+)
+def test_a_number_that_the_dtype_has(dtype: str, value: float) -> None:
+    view = graph(lambda b: b.call("cast", b.input("x"), dtype=dtype))
+    new, trace = rewritten(Subst(op.Cast(x), pat.Const(value)), view, numbers=False)
+    assert trace.count() == 1, trace
+    assert f"full({value!r}, shape=(), dtype='{dtype}')" in str(new)
 
 
 def test_a_number_for_a_tensor_of_no_known_type_is_refused() -> None:

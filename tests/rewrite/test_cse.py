@@ -149,6 +149,21 @@ def test_what_is_changed_in_place_is_not_shared() -> None:
     assert ops(new).count("nn.relu") == 1
 
 
+@pytest.mark.parametrize(("shown", "left"), [((0,), 1), ((1,), 1), ((), 1), ((0, 1), 2)])
+def test_only_one_of_equal_results_is_returned(shown: tuple[int, ...], left: int) -> None:
+    """Where the results may be changed in place by who gets them, two of them are two tensors."""
+
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        equal = [b.call("nn.leaky_relu", data, alpha=0.0) for _ in range(2)]
+        return [node if place in shown else b.call("exp", node) for place, node in enumerate(equal)]
+
+    view = graph(make)
+    view.shares = lambda node, operand: True
+    new, _ = rewritten(LEAKY, view, iterative=True)
+    assert ops(new).count("nn.relu") == left
+
+
 def twice_and_unused(b: Builder) -> list[Node]:
     data = b.input("x", 2, 3)
     b.call("exp", b.call("tanh", data))

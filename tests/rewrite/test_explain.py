@@ -200,6 +200,26 @@ def test_a_match_behind_many_that_are_refused() -> None:
     assert "… and 99 more refused matches" in str(explanation)
 
 
+def test_of_very_many_matches_some_are_counted() -> None:
+    assert Subst(op.ReLU(x), op.Maximum(x, x * 0)).explain(graph(relus)).matches == 1_000
+
+
+@pytest.mark.parametrize(
+    ("source", "added", "told"),
+    [
+        (op.Dense(x, y) + pat.Param(), "nn.bias_add", True),
+        (op.Dense(x, y) + pat.Param(), "multiply", False),
+        (op.Dense(x, y) * pat.Param(), "nn.bias_add", False),
+        (op.Tanh(x) + pat.Param(), "nn.bias_add", False),
+        (op.BiasAdd(op.Tanh(op.Dense(x, y)), pat.Param()), "nn.bias_add", False),
+    ],
+)
+def test_the_hint_that_an_addition_is_a_bias(source: pat.Pattern, added: str, told: bool) -> None:
+    view = graph(lambda b: b.call(added, b.call("nn.dense", b.input("x", 2, 3), b.param("w", 3, 3)), b.param("b", 3)))
+    explained = str(Subst(source, x).explain(view))
+    assert ("hint: a vector that is added along the last axis of a product is a bias" in explained) is told
+
+
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_a_group_is_refused_as_a_whole(length: int) -> None:
     """Its members start no smaller group, in a pass and in an explanation."""

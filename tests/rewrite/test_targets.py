@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from gsl import Subst, attr, op, pat
-from gsl.errors import PatternError
+from gsl.errors import PatternError, UntypedWarning
 from gsl.graph import Graph, Node, TensorType
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.types import unknown_size
@@ -65,6 +66,36 @@ def test_targets(rule: Subst, view: Graph, expected: list[str]) -> None:
     new, trace = rewritten(rule, view)
     assert trace.count() == 1, trace
     assert [name for name in ops(new) if name != "const"] == expected
+
+
+@pytest.mark.parametrize(
+    ("index", "field"),
+    [(0, "%split[0]"), (1, "%split[1]"), (-1, "%split[1]"), (-2, "%split[0]"), (x.ndim, "%split[1]")],
+)
+def test_a_field_of_a_new_call(index: Any, field: str) -> None:
+    halves = op.Split(x, indices_or_sections=2, axis=0)
+    new, _ = rewritten(Subst(op.ReLU(x), op.Tile(halves[index], reps=(2,))), unary_view("nn.relu"), numbers=False)
+    assert f"tile({field}, " in str(new)
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        (op.Split(x, indices_or_sections=2, axis=0)[2], "<split: split> has no field 2: it has 2"),
+        (op.Split(x, indices_or_sections=2, axis=0)[-3], "<split: split> has no field -3: it has 2"),
+        (op.Split(x, indices_or_sections=2, axis=0)[x.dtype], "<split: split> has no field 'float32': it has 2"),
+        (pat.Call(math.gcd, x)[x.dtype], "<gcd: math.gcd> has no field 'float32': it has ?"),
+    ],
+)
+def test_a_field_that_a_new_call_has_not(field: pat.Pattern, reason: str) -> None:
+    _, trace = rewritten(Subst(op.ReLU(x), op.Tile(field, reps=(2,))), unary_view("nn.relu"))
+    assert [refused.reason for refused in trace.refused] == [reason]
+
+
+def test_a_field_of_a_new_call_of_no_known_type() -> None:
+    with pytest.warns(UntypedWarning, match="the type of getitem does not follow from its operands"):
+        new, _ = rewritten(Subst(op.ReLU(x), pat.Call(math.gcd, x)[-1]), unary_view("nn.relu"), numbers=False)
+    assert "return %gcd[-1]" in str(new)
 
 
 def test_an_output_that_is_also_inside() -> None:

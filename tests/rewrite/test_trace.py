@@ -15,6 +15,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import ReplayError
 from gsl.graph import Graph, Node, TensorType
 from gsl.rewrite import Trace
+from gsl.rewrite.trace import Summary
 from gsl.rules import OPTIMISING
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.graphs import Builder, graph
@@ -57,6 +58,17 @@ def test_a_trace_of_rounds() -> None:
     assert trace.summary() == {"leaky": 1, "twice": 4}
     assert str(trace.summary()) == "leaky  1\ntwice  4"
     assert (trace.count("twice"), trace.count("other"), trace.count()) == (4, 0, 5)
+
+
+def test_a_trace_with_those_of_graphs_within_calls() -> None:
+    _, trace = rewritten(RULES, chain(1))
+    for name in ("then", "otherwise"):
+        trace.inside[name] = rewritten(RULES, chain(4))[1]
+    assert trace.summary() == {"leaky": 3, "twice": 4}
+    assert (trace.count("twice"), trace.count()) == (4, 7)
+    lines = ["leaky: %leaky_relu -> %relu_1", "in then", "  leaky: %leaky_relu -> %relu_4"]
+    assert str(trace).splitlines()[:3] == lines
+    assert str(Summary({"a": 12, "longer": 3})) == "a       12\nlonger   3"
 
 
 def test_firings_are_a_sequence() -> None:

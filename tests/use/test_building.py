@@ -187,6 +187,7 @@ def test_a_copy_of_a_group_has_its_constraints() -> None:
     assert len(copied.constraints) == len(group.constraints)
     assert not {p for c in copied.constraints for p in c.patterns()} & {x, relu, *group}
     assert len(make(3, group)) == 3
+    assert make(0, group) == []
 
 
 def test_members_without_constraints_are_copied_too() -> None:

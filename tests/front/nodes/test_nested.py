@@ -131,6 +131,13 @@ def test_rules_inside_named_attributes_only() -> None:
     assert inside(join(), "weight")(wl).trace.count() == 0
 
 
+def test_a_set_of_rules_inside() -> None:
+    rule = inside(RuleSet([join(), to(B, A)]))
+    assert rule.name == "inside: join, A to B"
+    (root,) = rule(workload(layer(Leaf(), weight(A((Leaf(),), 1))))).native
+    assert [type(term) for term in root.inner.native] == [B]
+
+
 def test_a_graph_inside_in_which_nothing_fires_stays() -> None:
     same = weight(Leaf())
     (root,) = inside(join())(workload(Shift((Leaf(),), same, weight(chain(2)[-1])))).native  # type: ignore[arg-type]
@@ -210,8 +217,9 @@ def test_every_object_is_made_once_at_the_end() -> None:
 
 def test_no_end() -> None:
     wl = workload(A((Leaf(),), 1))
-    with pytest.raises(FixpointError, match="go round in circles"):
-        alternate([to(B, A), to(A, B)], wl)
+    for turns in ([to(B, A), to(A, B)], [to(B, A), to(C, B), to(B, C)]):
+        with pytest.raises(FixpointError, match="go round in circles"):
+            alternate(turns, wl)
     x = pat.Wildcard()
     more = Subst(pat.Call(A, x), pat.Call(A, pat.Call(A, x, n=1), n=1), name="more")
     with pytest.raises(FixpointError, match="no end after 1040 rewrites"):
