@@ -79,6 +79,10 @@ RULES: dict[str, Subst] = {
     ),
     "chains": Subst(x > pat.Repeat(op.ReLU(u), min=2, max=5, greedy=False), op.ReLU(x)),
     "users": Subst((op.ReLU(x).uniq() >> pat.is_op("exp")).used_by(y + op.Tanh(u).extern_use(False), 0), x + u),
+    "attributes and demands of arithmetic": Subst(
+        op.Matmul(x, y, out_dtype="float16") + op.Add(x, y, ndim=2), x * pat.Const(2.0, dtype="float16"),
+    ),
+    "literals with demands": Subst(x + pat.Const(2, dtype="int8"), x),
     "classes": Subst(pat.is_op(pat.OneOf("exp", op.Log)) > pat.Call(ops, pat.Call(ops, x)), x),
     "long chains": Subst(x > chain, x * chain.length, where=chain.length > 3),
     "a field at several places": Subst(
@@ -100,6 +104,7 @@ def test_the_text_builds_the_same_rule(name: str) -> None:
     again = names["again"]
     assert body(again) == body(rule)
     assert again.priority == rule.priority
+    assert again.name == rule.name or rule.name.startswith("rule at ")
     assert (again.source.extern_use, again.plan.distinct) == (rule.source.extern_use, rule.plan.distinct)
     assert again.to_python("again") == rule.to_python("again")
 
@@ -110,7 +115,8 @@ def body(rule: Subst) -> str:
 
 
 def test_the_text_of_a_rule_has_its_options() -> None:
-    rule = Subst(op.ReLU(x) + y, x + y, extern_use=False, distinct=True, fuzzy="cast")
+    rule = Subst(op.ReLU(x) + y, x + y, extern_use=False, distinct=True, fuzzy="cast", doc="first\n\nlast")
+    assert body(rule).startswith("  first\n  last\n  source ")
     assert "  with extern_use=False, distinct=True, fuzzy=('cast',)\n" in str(rule)
 
 
@@ -135,6 +141,7 @@ def test_the_text_of_a_rule_tells_what_its_variadics_repeat() -> None:
 def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditions() -> None:
     relu = op.ReLU(x)
     conditions = [relu.uniq(), ~(x.ndim == 2), (attr.max(x.ndim, 2) > 1) | (y.ndim > 1), attr.In(x.ndim, (1, 2))]
+    conditions.append(attr.Variadic(lambda i: x.shape[i] == 1, 2)[0])
     assert body(Subst(pat.Tuple(relu, y), pat.Tuple(y, op.Exp(x)), where=conditions)) == """\
   source %1
     x0 = Wildcard
@@ -145,6 +152,7 @@ def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditio
   where ~(x0.ndim == 2)
   where (max(x0.ndim, 2) > 1) | (x1.ndim > 1)
   where In(x0.ndim, (1, 2))
+  where ((x0.shape[i] == 1) for i in Range(2))[0]
   target %3
     %2 = exp(x0)
     %3 = Tuple(x1, %2)"""
@@ -185,6 +193,7 @@ def test_a_rule_is_held_by_a_variable(name: str) -> None:
         (lambda: Subst(op.Add(first := op.ReLU(x), then := op.ReLU(y)), x, where=pat.attr_eq(first, then)),
          "only expressions can"),
         (lambda: Subst(pat.is_op(pat.OneOf(print)) > x, x), "it is a class by hand"),
+        (lambda: Subst(pat.is_op(pat.OpClass("mine", frozenset(("exp",)))) > x, x), "mine can't be written as Python"),
         (lambda: Subst(x * [1.0, 2.0], x), "an array can't be written as Python"),
         (lambda: Subst(pat.Call(print, x), x), "it has no name by which it is found"),
     ],

@@ -118,6 +118,29 @@ def test_a_replacement_that_uses_the_other_outputs_user() -> None:
     assert "would create a cycle" in trace.refused[0].reason
 
 
+@pytest.mark.parametrize(
+    ("operator", "dtype", "number", "found"),
+    [
+        (op.Negative, "int32", 2, None), (op.Negative, "int32", 2.0, "float32"), (op.Negative, "float16", 2.0, None),
+        (op.LogicalNot, "bool", True, None), (op.LogicalNot, "bool", 1, "int64"),
+    ],
+)  # fmt: skip
+def test_a_number_has_the_type_that_python_gives_it(operator: Any, dtype: str, number: Any, found: str | None) -> None:
+    view = graph(lambda b: b.call(operator.spec.name, b.input("x", 4, dtype=dtype)))
+    _, trace = rewritten(Subst(operator(x), x * number, name="r"), view, numbers=False)
+    assert (trace.count() == 1) is (found is None)
+    assert found is None or trace.refused[0].reason.endswith(f"is {found}[4]")
+
+
+def test_an_attribute_that_a_class_of_operators_drops() -> None:
+    """The target calls the matched operator again, without the attribute that the matched call has."""
+    either = pat.OneOf("nn.leaky_relu", "nn.elu")
+    rule = Subst(op.ReLU(pat.Call(either, x)), pat.Call(either, op.ReLU(x)), name="r")
+    for alpha, count in ((0.5, 0), (0.01, 1)):
+        view = graph(lambda b: b.call("nn.relu", b.call("nn.leaky_relu", b.input("x", 4), alpha=alpha)))  # noqa: B023
+        assert rewritten(rule, view, numbers=False)[1].count() == count
+
+
 def test_shared_target_patterns_are_built_once() -> None:
     shared = op.Exp(x)
     rule = Subst(op.ReLU(x), shared + shared * shared, name="r")

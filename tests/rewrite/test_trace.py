@@ -173,6 +173,10 @@ def other_operand(nodes: Mapping[str, Node], view: Graph) -> None:
     nodes["leaky_relu"].redirect(nodes["relu"], nodes["x"])
 
 
+def other_operator(nodes: Mapping[str, Node], view: Graph) -> None:
+    nodes["relu"].op = "tanh"
+
+
 def other_type(nodes: Mapping[str, Node], view: Graph) -> None:
     nodes["leaky_relu"].type = TensorType((5,), "float32")
 
@@ -183,6 +187,7 @@ def other_type(nodes: Mapping[str, Node], view: Graph) -> None:
         (rename, r"step 1 of 2 \(leaky: %leaky_relu -> %relu_1; round 1\) does not apply: there is no node %leaky"),
         (other_attribute, "step 1 of 2 .* there is no match from %leaky_relu.*0.0.*0.5"),
         (other_operand, "step 1 of 2 .* from %leaky_relu, the rule matches other nodes than it did"),
+        (other_operator, "step 2 of 2 .*round 2.* there is no match from %relu_1 at %relu: "),
         (other_type, r"step 1 of 2 .* it is refused: %leaky_relu is float32\[5\]"),
     ],
 )

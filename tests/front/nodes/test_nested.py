@@ -94,6 +94,15 @@ def test_why_a_condition_does_not_hold(inner: Any, reason: str) -> None:
     assert reason in str(Subst(outer, outer, where=within).explain(workload(layer(Leaf(), inner))))
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+def test_leaves_inside_may_be_distinct(distinct: bool) -> None:
+    outer, within, _, _ = shift_of_sum(distinct=distinct)
+    rule = Subst(outer, outer, where=within)
+    assert len(list(rule.match(workload(layer(Leaf(), weight(Add((Leaf(n=1), Leaf(n=2)))))))))
+    leaf = Leaf()
+    assert bool(list(rule.match(workload(layer(leaf, weight(Add((leaf, leaf)))))))) is not distinct
+
+
 def test_wrong_conditions() -> None:
     outer, within, _, _ = shift_of_sum()
     with pytest.raises(PatternTypeError, match=r"attribute of a pattern first, as layer.weight, got 'inner'"):
