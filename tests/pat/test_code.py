@@ -117,6 +117,8 @@ def body(rule: Subst) -> str:
 def test_the_text_of_a_rule_has_its_options() -> None:
     rule = Subst(op.ReLU(x) + y, x + y, extern_use=False, distinct=True, fuzzy="cast", doc="first\n\nlast")
     assert body(rule).startswith("  first\n  last\n  source ")
+    assert str(Subst(op.Exp(x), x, name="less", approximate=True)).startswith("less (approximate)\n")
+    assert str(Subst(op.Exp(x), x, name="same")).startswith("same\n")
     assert "  with extern_use=False, distinct=True, fuzzy=('cast',)\n" in str(rule)
 
 
@@ -161,6 +163,10 @@ def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditio
 def test_no_parentheses_stand_around_a_whole_condition() -> None:
     rule = Subst(op.ReLU(x), x * 1.0, where=[(x.ndim == 2) & attr.In(x.dtype, ("int8", "uint8")), x.shape != (1, 2)])
     assert "where=[(x.ndim == 2) & attr.In(x.dtype, ('int8', 'uint8')), x.shape != (1, 2)]," in rule.to_python()
+
+
+def test_the_text_of_a_rule_tells_the_length_of_a_new_variadic() -> None:
+    assert "%4 = Variadic(%3, index=i, length=%2.length)" in str(RULES["variadics"])
 
 
 def test_segments_of_any_fields_are_written_without_them() -> None:

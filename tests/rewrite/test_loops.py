@@ -126,6 +126,13 @@ def test_a_rule_that_feeds_itself() -> None:
     assert "no end after 1040 rewrites" in error(ONE, feed)
 
 
+def test_rules_without_names_that_go_round() -> None:
+    there = Subst(op.ReLU(x), op.Tanh(x))
+    back = Subst(op.Tanh(x), op.ReLU(x))
+    assert error(ONE, there, back).startswith(f"the rules {back.name}, {there.name} go round in circles")
+    assert error(ONE, each := Subst(op.ReLU(x), op.ReLU(x))).startswith(f"the {each.name} goes round in circles")
+
+
 def test_steps_that_are_too_few() -> None:
     twice = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="twice")
     assert "no end after 5 rewrites; the rule twice still fires" in error(chain(9), twice, max_steps=5)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from gsl import RuleSet, Subst, alternate, op, pat
-from gsl.errors import PatternError
+from gsl.errors import FixpointError, PatternError
 from gsl.graph import Graph, Node
 from tests.helpers.graphs import Builder, graph
 from tests.rewrite.checks import ops, rewritten
@@ -153,6 +153,14 @@ def test_a_set_is_a_collection_by_name() -> None:
         rules[0]  # type: ignore[index]
     with pytest.raises(TypeError):
         rules + [C]  # type: ignore[operator]
+
+
+def test_the_number_of_steps_of_a_set_holds_where_no_other_is_given() -> None:
+    rules = RuleSet([Subst(op.ReLU(x), op.ReLU(op.Tanh(x)), name="feed")], max_steps=5)
+    for run in (rules, rules.apply):
+        for given, most in ((None, 5), (3, 3), (8, 8)):
+            with pytest.raises(FixpointError, match=rf"^no end after {most} rewrites; the rule feed still fires"):
+                run(chain("nn.relu"), iterative=True, max_steps=given)
 
 
 def test_matches_and_explanations_of_all_rules() -> None:

@@ -202,6 +202,14 @@ def test_a_graph_that_differs(spoil: Callable[[Mapping[str, Node], Graph], None]
     assert str(spoilt) == before
 
 
+def test_a_condition_that_does_not_hold_when_it_is_repeated() -> None:
+    rule = Subst(op.LeakyReLU(x), op.Exp(x), where=x.shape[0] == 4)
+    trace = rule.apply(chain(0))[1]
+    other = graph(lambda b: b.call("nn.leaky_relu", b.input("x", 5), alpha=0.0))
+    with pytest.raises(ReplayError, match=r"from %leaky_relu: where: expected \(Wildcard.shape\[0\] == 4\), found 5"):
+        trace.replay(other)
+
+
 def test_steps_that_there_are_not() -> None:
     _, trace = RULES.apply(chain(1), iterative=True)
     for steps in (-1, 3):

@@ -104,6 +104,17 @@ def test_an_updated_buffer_may_be_read_and_keep_its_own_value() -> None:
     assert agree(old, new)
 
 
+def test_an_updated_buffer_does_not_get_a_view_of_itself() -> None:
+    """Its elements would be overwritten before they are read."""
+
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        self.n.copy_(self.n.t() + 0)
+        return x * 1
+
+    old = functional(NetOfOne(forward, n=torch.arange(4.0).reshape(2, 2)), torch.randn(3))
+    assert agree(old, COPY(old))
+
+
 def test_a_comparison_restores_parameters_that_are_updated() -> None:
     def forward(self: Any, x: torch.Tensor) -> Any:
         self.w.add_(1)
