@@ -115,6 +115,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("attribute of a chain", lambda: pat.Repeat(is_op("exp")).lenght, AttributeError, ["Repeat has no", "'length'"]),
     ("operands twice", lambda: CONV(X, W), ValueError, ["nn.conv2d(Wildcard, Variable) has operands already"]),
     ("instance by a truth value", lambda: GROUP(TEMPLATE, True), TypeError, ["number of an instance", "got True"]),
+    ("max_len below min_len", lambda: pat.Variadic(TEMPLATE, min_len=3, max_len=2), ValueError, ["from 3 on, got 2"]),
+    ("max_len of none", lambda: pat.Variadic(TEMPLATE, max_len=0), ValueError, ["max_len= takes a number from 1 on"]),
     ("max_len that is True", lambda: pat.Variadic(TEMPLATE, max_len=True), ValueError, ["max_len=", "got True"]),
     ("group without a name", lambda: pat.Fused(""), TypeError, ["pat.Fused takes the name of the group first, got ''"]),
     ("module of a pattern", lambda: pat.Module(X, W), TypeError, ["pat.Module takes a function", "got Wildcard"]),
@@ -260,7 +262,7 @@ def test_a_native_function_is_an_opaque_operator() -> None:
     call = pat.Call(math.gcd, X, W, 3, anything=1)
     assert call.op is math.gcd
     assert repr(call) == "math.gcd(Wildcard, Variable, Const(3), anything=1)"
-    for one in (call, CONV & call, call & CONV, pat.Repeat(call)):
+    for one in (call, CONV & call, call & CONV, pat.Repeat(call), pat.Call(pat.OneOf("relu", math.gcd), X)):
         assert repr(one.whatever) == f"{one.label}.whatever"  # known at a match only
 
 
@@ -439,6 +441,7 @@ def deep(levels: int) -> pat.Pattern:
         (pat.GetItem(X, ndim=2), "GetItem(Wildcard, ndim=2)"),
         (pat.Tuple(X, W), "Tuple(Wildcard, Variable)"),
         (X | W | 1.5, "((Wildcard | Variable) | Const(1.5))"),
+        (pat.Alt([X, W]), "(Wildcard | Variable)"),
         (~X & CONV, "(~Wildcard & nn.conv2d(Wildcard, Variable))"),
         (pat.Cond(CONV.groups == 1, X, W), "Cond((nn.conv2d.groups == 1), Wildcard, Variable)"),
         (pat.Match(ALT, [X, W]), "Match(Alt, Wildcard, Variable)"),

@@ -85,6 +85,7 @@ REFUSED: list[tuple[str, Callable[[], Any], list[str]]] = [
     ("leaf of a negation in the target", lambda: rule(op.Exp(~op.ReLU(X)), X), ["Wildcard", "of a negation only"]),
     ("call of a negation in the target", lambda: rule(X + ~RELU, RELU), ["nn.relu(Wildcard)", "of a negation only"]),
     ("condition on a negation", lambda: rule(Y + ~RELU, Y, where=X.ndim == 1), ["where=", "inside of the ~"]),
+    ("group's attribute refers elsewhere", lambda: rule(RELU, pat.Fused("g", n=Y.ndim)), ["Wildcard", "source lacks"]),
     ("demand in the target", lambda: rule(RELU, op.Tanh(X, dtype="float64")),
      ["tanh(Wildcard, dtype='float64') is new", "leave out dtype", "op.Cast"]),
     ("demand inside the target", lambda: rule(RELU, op.Exp(op.Tanh(X, shape=(7, 7), ndim=2))),

@@ -97,6 +97,12 @@ def test_a_large_circle_is_noticed_early_and_shown_at_one_place() -> None:
     assert lines[3] == "  … and 5998 more rewrites"
 
 
+def test_a_circle_at_many_places_is_shown_at_one() -> None:
+    lines = error(chain(30), THERE, BACK).splitlines()
+    assert len(lines) == 5
+    assert lines[3] == "  … and 58 more rewrites"
+
+
 @pytest.mark.torch
 def test_circles_through_folded_weights_are_not_taken_for_one_another() -> None:
     """Equal weights are one state, other weights are others."""

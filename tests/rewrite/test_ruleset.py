@@ -174,6 +174,33 @@ def test_matches_and_explanations_of_all_rules() -> None:
     assert "the graph has no call of exp" in str(why)
 
 
+def test_a_match_that_a_condition_refuses_is_none() -> None:
+    never = Subst(op.ReLU(x), op.Exp(x), where=lambda match: "never", name="never")
+    assert [rule.name for rule, _ in RuleSet([never, B]).match(chain("nn.relu", "tanh"))] == ["b"]
+
+
+def test_so_many_partial_matches_as_are_asked_for() -> None:
+    rules, view = RuleSet([rule("ReLU", "Tanh", name="r")]), chain("nn.relu", "exp", "tanh", "exp", "tanh")
+    for options, number in (({}, 1), ({"nearest": 0}, 0), ({"nearest": 1}, 1)):
+        assert len(rules.explain(view, **options)["r"].nearest) == number
+
+
+def many_equal(b: Builder) -> list[Node]:
+    """Two calls that a rewrite makes equal, two that are equal, and one that nothing uses."""
+    data = b.input("x", 4)
+    b.call("sqrt", data)
+    first, second = b.call("nn.leaky_relu", data, alpha=0.0), b.call("nn.relu", data)
+    return [b.call("exp", first), b.call("negative", second), *(b.call("sin", b.call("cos", data)) for _ in range(2))]
+
+
+def test_sets_that_take_turns_share_and_tidy_as_one_set_does() -> None:
+    leaky = Subst(op.LeakyReLU(x, alpha=0.0), op.ReLU(x), name="leaky")
+    for rules, left in ((RuleSet([leaky]), 8), (RuleSet([leaky], tidy=True), 5)):
+        new = alternate([rules, rule("Tanh", name="late")], graph(many_equal))
+        assert len(ops(new)) == left
+        assert str(new) == str(rules.apply(graph(many_equal), iterative=True)[0])
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [

@@ -135,6 +135,34 @@ def test_a_read_is_not_moved_across_a_change(effect: Effect) -> None:
     assert ops(new) == ops(graph(make))
 
 
+LEAKY, COPY = Subst(op.LeakyReLU(x, alpha=0.0), op.ReLU(x), name="leaky"), Subst(x + 0.0, x, name="copy")
+
+
+@pytest.mark.parametrize(
+    ("rules", "call", "attrs", "fired"),
+    [
+        ([COPY], "add", {}, 0),
+        ([LEAKY, COPY], "add", {}, 1),  # what is changed is new by then
+        ([Subst(x + 0.0, op.Reshape(x, newshape=(4,)))], "add", {}, 0),
+        ([Subst(op.Reshape(x), x + 0.0)], "reshape", {"newshape": (4,)}, 0),
+        ([Subst(x + 0.0, op.Exp(x))], "add", {}, 1),
+    ],
+)
+def test_memory_that_is_changed_later_is_neither_shared_nor_copied(
+    rules: list[Subst], call: str, attrs: dict[str, Any], fired: int
+) -> None:
+    def make(b: Builder) -> Node:
+        changed = b.call("nn.leaky_relu", b.input("x", 4), alpha=0.0)
+        found = b.call(call, changed, *([] if attrs else [0.0]), **attrs)
+        b.call(opaque_add_, changed, b.param("one", 4), effect=Effect.MUTATES)
+        return found
+
+    _, trace = rewritten(RuleSet(rules), graph(make), numbers=False)
+    assert trace.count() == fired
+    assert len(trace.refused) == (fired == 0 or len(rules) == 2)
+    assert all(" is changed in place later, so it matters whether " in refused.reason for refused in trace.refused)
+
+
 def test_a_copy_that_is_changed_later_does_not_become_a_view() -> None:
     def make(b: Builder) -> list[Node]:
         copy = b.call("nn.leaky_relu", b.input("x", 4), alpha=1.0)

@@ -15,7 +15,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import ReplayError
 from gsl.graph import Graph, Node, TensorType
 from gsl.rewrite import Trace
-from gsl.rewrite.trace import Summary
+from gsl.rewrite.trace import Summary, names
 from gsl.rules import OPTIMISING
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.graphs import Builder, graph
@@ -68,6 +68,8 @@ def test_a_trace_with_those_of_graphs_within_calls() -> None:
     assert (trace.count("twice"), trace.count()) == (4, 7)
     lines = ["leaky: %leaky_relu -> %relu_1", "in then", "  leaky: %leaky_relu -> %relu_4"]
     assert str(trace).splitlines()[:3] == lines
+    assert names("abcdefgh") == "%a, %b, %c, %d, %e, %f, %g, %h"
+    assert names("abcdefghi") == "%a, %b, %c, %d, %e, %f, %g, %h, … (9 in all)"
     assert str(Summary({"a": 12, "longer": 3})) == "a       12\nlonger   3"
 
 
