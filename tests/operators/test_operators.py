@@ -18,6 +18,7 @@ from gsl.errors import PatternError, UnknownAttributeError, WorkloadError
 from gsl.operators.declare import UserOperator, library_operator
 from gsl.rules import NORMAL
 from gsl.verify.judge import verify
+from tests.helpers.nets import NetOfOne
 from tests.operators.declared import blend, gated, rms_norm, scaled
 
 
@@ -354,6 +355,25 @@ def test_a_native_pattern_beside_the_operator_is_told() -> None:
     assert len(list(native.match(wl))) == 2
     with pytest.raises(gsl.errors.PatternError, match=r"declared for it; write rms_norm\(…\)"):
         native(wl.with_operators(rms_norm))
+
+
+def test_an_operator_that_may_stand_between_others() -> None:
+    """The workload reads its calls as those of the declared operator, which no pattern names."""
+    x = pat.Wildcard()
+    wl = exported(NetOfOne(lambda self, x: torch.exp(rms_norm(torch.relu(x), torch.ones(8)))))
+    between = Subst(op.ReLU(x) > pat.is_op("exp"), x, fuzzy=rms_norm)
+    assert len(list(between.match(wl))) == 1
+    assert not list(Subst(op.ReLU(x) > pat.is_op("exp"), x).match(wl))
+
+
+def test_a_declared_operator_that_no_module_has_is_not_imported() -> None:
+    @library_operator("gsl_tests::halved")
+    def halved(x: Tensor) -> Tensor:
+        return x * 0.5
+
+    x = pat.Wildcard()
+    assert Subst(op.ReLU(x), halved(x)).to_python().startswith("x = pat.Wildcard()\n")
+    assert Subst(op.ReLU(x), gated(x)).to_python().startswith("from tests.operators.declared import gated\n")
 
 
 def test_results_have_memory_of_their_own() -> None:

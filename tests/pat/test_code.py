@@ -185,6 +185,15 @@ def test_the_text_reads_like_what_is_written_by_hand() -> None:
     )
 
 
+@pytest.mark.torch
+def test_an_overload_that_is_a_default_gives_no_name() -> None:
+    import torch
+
+    relu = pat.Call(torch.ops.aten.relu.default, w)
+    text = Subst(relu + relu, w).to_python()
+    assert text.startswith("target = pat.Param()\ny = pat.Call('aten::relu.default', target)\n")
+
+
 @pytest.mark.parametrize("name", ["my rule", "class", "", "1"])
 def test_a_rule_is_held_by_a_variable(name: str) -> None:
     with pytest.raises(PatternError, match=f"the name of the variable that holds the rule, got {name!r}"):
