@@ -119,7 +119,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("max_len of none", lambda: pat.Variadic(TEMPLATE, max_len=0), ValueError, ["max_len= takes a number from 1 on"]),
     ("max_len that is True", lambda: pat.Variadic(TEMPLATE, max_len=True), ValueError, ["max_len=", "got True"]),
     ("group without a name", lambda: pat.Fused(""), TypeError, ["pat.Fused takes the name of the group first, got ''"]),
-    ("module of a pattern", lambda: pat.Module(X, W), TypeError, ["pat.Module takes a function", "got Wildcard"]),
+    ("module of a pattern", lambda: pat.Module(CONV, W), TypeError, ["pat.Module takes a function", "got nn.conv2d("]),
     ("call of an operator that is left out", lambda: op.ReLU(op.Tanh), TypeError, ["a call of it is op.Tanh(…)"]),
     ("name as operand", lambda: op.ReLU(X) | "tanh", TypeError, ["a call of an operator by its name is is_op('tanh')"]),
     ("argument of a leaf", lambda: pat.Wildcard(shpe=(1,)), TypeError, ["pat.Wildcard", "'shpe'", "'shape'"]),  # type: ignore[call-arg]

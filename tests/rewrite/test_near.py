@@ -100,6 +100,27 @@ def test_calls_that_become_equal_are_shared_near_to_changes() -> None:
     assert trace.shared > 0
 
 
+def test_calls_are_shared_in_the_round_in_which_they_become_equal() -> None:
+    """Those of most rounds while the nodes are not in order."""
+
+    def make(b: Builder) -> tuple[Node, ...]:
+        first, second = b.input("x", 4), b.input("y", 4)
+        ends = []
+        for melted in (0, 4):
+            value = first
+            for name in (*["sigmoid"] * melted, "tanh", *["nn.relu"] * (6 - melted), "exp"):
+                value = b.call(name, value)
+            ends.append(value)
+        for _ in range(1500):
+            second = b.call("exp", second)
+        return *ends, second
+
+    new, trace = RuleSet([MELT]).apply(graph(make), iterative=True)
+    assert new.outputs[0] is new.outputs[1]
+    assert trace.shared == 8
+    assert trace.near == {2: False, 3: False, 4: False, 5: False, 6: True}
+
+
 def test_a_loop_is_found_in_rounds_that_leave_the_nodes_out_of_order() -> None:
     there = Subst(op.ReLU(op.Tanh(x)), op.Tanh(op.ReLU(x)), name="there")
     back = Subst(op.Tanh(op.ReLU(x)), op.ReLU(op.Tanh(x)), name="back")
