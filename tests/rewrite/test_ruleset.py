@@ -195,7 +195,7 @@ def many_equal(b: Builder) -> list[Node]:
 
 def test_sets_that_take_turns_share_and_tidy_as_one_set_does() -> None:
     leaky = Subst(op.LeakyReLU(x, alpha=0.0), op.ReLU(x), name="leaky")
-    for rules, left in ((RuleSet([leaky]), 8), (RuleSet([leaky], tidy=True), 5)):
+    for rules, left in ((RuleSet([leaky]), 8), (RuleSet([leaky], tidy=True), 5), (RuleSet([B], tidy=True), 6)):
         new = alternate([rules, rule("Tanh", name="late")], graph(many_equal))
         assert len(ops(new)) == left
         assert str(new) == str(rules.apply(graph(many_equal), iterative=True)[0])
