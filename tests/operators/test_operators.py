@@ -361,7 +361,7 @@ def test_an_operator_that_may_stand_between_others() -> None:
     """The workload reads its calls as those of the declared operator, which no pattern names."""
     x = pat.Wildcard()
     wl = exported(NetOfOne(lambda self, x: torch.exp(rms_norm(torch.relu(x), torch.ones(8)))))
-    between = Subst(op.ReLU(x) > pat.is_op("exp"), x, fuzzy=rms_norm)
+    between = Subst(op.ReLU(x) > pat.is_op("exp"), x, fuzzy=[rms_norm])
     assert len(list(between.match(wl))) == 1
     assert not list(Subst(op.ReLU(x) > pat.is_op("exp"), x).match(wl))
 

@@ -200,7 +200,7 @@ def test_a_copy_has_the_symbols_of_what_is_copied() -> None:
     index = attr.Symbol()
     copied = dup(pat.Variadic(op.Mean(x, axis=index), index=index, length=2))
     assert copied.symbol is index.ast
-    assert copied.field.axis.ast.symbols == copied.field.free_symbols == {index.ast}  # type: ignore[attr-defined]
+    assert copied.field.axis.ast.symbols == copied.field.free_symbols == {index.ast}
 
 
 def test_a_copy_of_a_deep_pattern() -> None:

@@ -149,7 +149,7 @@ def test_a_set_of_rules_inside() -> None:
 
 def test_a_graph_inside_in_which_nothing_fires_stays() -> None:
     same = weight(Leaf())
-    (root,) = inside(join())(workload(Shift((Leaf(),), same, weight(chain(2)[-1])))).native  # type: ignore[arg-type]
+    (root,) = inside(join())(workload(Shift((Leaf(),), same, weight(chain(2)[-1])))).native
     assert root.n is same
     assert len(root.inner.graph) == 2
 
