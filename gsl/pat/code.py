@@ -375,12 +375,15 @@ def _tuple(items: Iterable[str]) -> str:
     return f"({texts[0]},)" if len(texts) == 1 else f"({', '.join(texts)})"
 
 
+_QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""")
+
+
 def _bare(text: str) -> str:
     """A text without the parentheses around all of it, where it is no tuple."""
     if not text.startswith("(") or not text.endswith(")"):
         return text
     depth = 0
-    for place, letter in enumerate(text):
+    for place, letter in enumerate(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
         depth += {"(": 1, "[": 1, ")": -1, "]": -1}.get(letter, 0)
         if depth == 1 and letter == ",":
             return text

@@ -163,6 +163,8 @@ def test_the_text_of_a_rule_names_tuples_that_are_outputs_and_tells_all_conditio
 def test_no_parentheses_stand_around_a_whole_condition() -> None:
     rule = Subst(op.ReLU(x), x * 1.0, where=[(x.ndim == 2) & attr.In(x.dtype, ("int8", "uint8")), x.shape != (1, 2)])
     assert "where=[(x.ndim == 2) & attr.In(x.dtype, ('int8', 'uint8')), x.shape != (1, 2)]," in rule.to_python()
+    quoted = Subst(op.ReLU(x), x * 1.0, where=[(x.dtype == "a)") & (x.dtype == "(b")])
+    assert "where=[(x.dtype == 'a)') & (x.dtype == '(b')]" in quoted.to_python()
 
 
 def test_the_text_of_a_rule_tells_the_length_of_a_new_variadic() -> None:
