@@ -15,7 +15,7 @@ import torch
 
 from gsl.graph import TUPLE, TensorType
 from gsl.spec import TABLE
-from gsl.verify.models import kinds
+from gsl.verify import kinds
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import StraightLineProgram, StraightLineStep, is_floating, literal_tensor, rational
 

@@ -17,7 +17,7 @@ import torch
 
 from gsl.spec import TABLE, Trait
 from gsl.spec.math import COMPARISONS
-from gsl.verify.models import kinds
+from gsl.verify import kinds
 from gsl.verify.models.algebra import (
     COMMON,
     KEEP_INTEGERS,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gsl.spec import TABLE, packed
 from gsl.spec.spec import Calculus
-from gsl.verify.models.kinds import MAX_POOLS
+from gsl.verify.kinds import MAX_POOLS
 
 
 class UncoveredCall(Exception):

@@ -12,7 +12,7 @@ import torch
 
 from gsl.graph import GETITEM, TUPLE, TensorType
 from gsl.spec.normalise import is_number
-from gsl.verify.models.kinds import MOVES, ORDER
+from gsl.verify.kinds import MOVES, ORDER
 from gsl.verify.models.program import PRECISION, StraightLineProgram, StraightLineStep, is_floating
 
 Rng = np.random.Generator

@@ -24,7 +24,7 @@ import torch
 
 from gsl.pat.typed import Domain
 from gsl.spec.math import COMPARISONS
-from gsl.verify.models import kinds
+from gsl.verify import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, ModelValue, clip, joins, meaning, moves, power
 from gsl.verify.models.definitions import DEFINITIONS, UncoveredCall
 from gsl.verify.models.program import rational

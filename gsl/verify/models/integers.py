@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 import torch
 
-from gsl.verify.models import kinds
+from gsl.verify import kinds
 from gsl.verify.models.algebra import COMMON, Algebra, AlgebraRule, ModelValue, clip, meaning, moves, power
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.program import rational

@@ -11,7 +11,7 @@ from gsl.spec import REQUIRED, TABLE, DeclaredSpec, OperatorName
 from gsl.spec.examples import Sample
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
-from gsl.verify.models.kinds import NATIVE
+from gsl.verify.kinds import NATIVE
 from gsl.verify.shapes import axes, conv, elementwise, layout, linear
 from gsl.verify.solve import DTYPES, FLOATS, INTEGERS, ShapeRule, Solver
 

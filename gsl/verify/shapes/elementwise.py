@@ -10,7 +10,7 @@ from gsl.graph import CONST
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
-from gsl.verify.models.kinds import NATIVE, PREDICATES
+from gsl.verify.kinds import NATIVE, PREDICATES
 from gsl.verify.solve import DTYPES, ShapeRule, Solver
 
 _ANY_NUMBER = frozenset(

@@ -13,14 +13,15 @@ import pytest
 import torch
 
 from gsl.spec import TABLE
-from gsl.verify.models import compare, kinds
+from gsl.verify import kinds
+from gsl.verify.kinds import NATIVE
+from gsl.verify.models import compare
 from gsl.verify.models.algebra import run_program
 from gsl.verify.models.bounds import Bounds, Rounded, error_of, value_of, within
 from gsl.verify.models.definitions import UncoveredCall
 from gsl.verify.models.draws import KINDS, DrawnLeaves
 from gsl.verify.models.field import EVEN, FIELD, ODD, UNINTERPRETED, Field, P, Residues
 from gsl.verify.models.integers import INTEGERS, LARGEST, Exact, Integers
-from gsl.verify.models.kinds import NATIVE
 from gsl.verify.models.program import StraightLineProgram, program_of
 from tests.helpers.examples import EVERY_CALL
 from tests.verify.models.views import of_call

@@ -1,4 +1,4 @@
-"""The operators by their effect on values: the tables that all models share."""
+"""The operators by their effect on values."""
 
 from __future__ import annotations
 
