@@ -136,13 +136,14 @@ def is_training(module: fx.GraphModule) -> bool:
     That of a module in training mode (as torch.compile's are always) is, if gradients are enabled and something
     requires one; that of autograd is, if autograd has made it for training.
     """
-    placeholders = module.graph.find_nodes(op="placeholder")
-    if any(node.name.startswith(("primals_", "tangents_")) for node in placeholders):
+    placeholders = module.graph.find_nodes(op="placeholder", sort=False)
+    if [node for node in placeholders if node.name.startswith(("primals_", "tangents_"))]:
         return True
     if not module.training or not torch.is_grad_enabled():
         return False
-    fed = (node.meta.get("example_value", node.meta.get("val")) for node in placeholders)
-    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in (*fed, *module.parameters()))
+    fed = [node.meta.get("example_value", node.meta.get("val")) for node in placeholders]
+    values = (*fed, *module.parameters())
+    return bool([value for value in values if isinstance(value, torch.Tensor) and value.requires_grad])
 
 
 def kept(program: GraphModuleProgram) -> Workload:

@@ -18,12 +18,12 @@ def is_compiled(module: fx.GraphModule) -> bool:
     inductor."""
     if torch._guards.TracingContext.try_get() is not None:
         return True
-    return any("grapharg" in node.meta for node in module.graph.find_nodes(op="placeholder"))
+    return bool([node for node in module.graph.find_nodes(op="placeholder", sort=False) if "grapharg" in node.meta])
 
 
 def is_for_autograd(module: fx.GraphModule) -> bool:
     """True if a graph was traced for autograd, also outside of ``torch.compile``."""
-    return any("desc" in node.meta for node in module.graph.find_nodes(op="output"))
+    return any("desc" in node.meta for node in module.graph.find_nodes(op="output", sort=False))
 
 
 def viewed_results(graph: fx.Graph, values: Values) -> frozenset[fx.Node]:

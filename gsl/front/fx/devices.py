@@ -19,7 +19,7 @@ from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
 from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, mask_of
-from gsl.front.fx.values import Values, device_of, is_elsewhere, lies_by_rows, tensors
+from gsl.front.fx.values import Values, device_of, devices_of, is_elsewhere, lies_by_rows, tensors
 from gsl.graph import CONST, TUPLE, Node, op_name
 from gsl.graph.node import Replaced
 
@@ -121,6 +121,10 @@ _PRODUCTS: Final = frozenset(("matmul", "nn.dense", "nn.batch_matmul"))
 """Calls whose results lie alike in memory however their operands do."""
 
 
+_ATTENTION: Final = frozenset(map(id, ATTENTION))
+"""The addresses of the calls of attention: torch's operators are slow to hash."""
+
+
 class Admits:
     """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, and how tensors lie in
     memory."""
@@ -141,7 +145,7 @@ class Admits:
         forms = self.forms.get
         telling = [node for node in self.native.nodes if (form := forms(node)) is None or not form.stays]
         values = map(self.values.value, telling)
-        return len({device_of(item) for value in (*values, *self.places.weights()) for item in tensors(value)}) <= 1
+        return len(devices_of((*values, *self.places.weights()))) <= 1
 
     @functools.cached_property
     def strided(self) -> frozenset[fx.Node]:
@@ -155,7 +159,7 @@ class Admits:
     @functools.cached_property
     def masks(self) -> frozenset[fx.Node]:
         """The masks of attention on an accelerator that lie row by row."""
-        masks = [mask_of(node) for node in self.native.nodes if node.target in ATTENTION]
+        masks = [mask_of(node) for node in self.native.nodes if id(node.target) in _ATTENTION]
         values = {mask: self.values.value(mask) for mask in masks if isinstance(mask, fx.Node)}
         return frozenset(mask for mask, value in values.items() if is_elsewhere(value) and lies_by_rows(value))
 

@@ -541,7 +541,10 @@ def _unexpected(source: Any, expected: str) -> FrontEndError:
 
 def dialect_of(graph: fx.Graph) -> Dialect:
     """``"aten"`` for a graph of operator overloads, ``"torch"`` for one of functions, methods and modules."""
-    return "aten" if any(isinstance(node.target, OpOverload) for node in graph.nodes) else "torch"
+    for node in graph.nodes:
+        if isinstance(node.target, OpOverload):
+            return "aten"
+    return "torch"
 
 
 def compiled(module: torch.nn.Module, backend: Any, options: Mapping[str, Any]) -> Callable[..., Any]:

@@ -204,6 +204,17 @@ def device_of(value: Any) -> torch.device | None:
     return value.device if isinstance(value, torch.Tensor) else None
 
 
+def devices_of(values: Iterable[Any]) -> set[torch.device | None]:
+    """The devices of all tensors among some values, and of those of the tuples."""
+    found: set[torch.device | None] = set()
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.add(device_of(value))
+        elif isinstance(value, (tuple, list)):
+            found.update(map(device_of, tensors(value)))
+    return found
+
+
 def is_elsewhere(value: Any) -> bool:
     """True for a tensor on another device than the CPU."""
     device = device_of(value)
