@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,7 +132,12 @@ def captured(call: Callable[[], object], times: int = 1) -> Callable[[], None]:
         generator.graphsafe_set_state(before)  # else it would stay as it is in a capture
         why = str(error).partition("\n")[0]
         raise CaptureError(f"it can't run as a CUDA graph ({why})") from error
-    return graph.replay
+    return partial(_replay, graph, call)
+
+
+def _replay(graph: torch.cuda.CUDAGraph, held: object) -> None:
+    """Run a graph, while what it reads is held."""
+    graph.replay()
 
 
 @contextmanager

@@ -363,11 +363,16 @@ class Kernels(Measured):
 
     @staticmethod
     def check(workload: Workload) -> None:
-        """WorkloadError for a program that does not lie on a GPU of CUDA."""
+        """WorkloadError for a program that does not lie on the current GPU of CUDA."""
+        import torch
+
         device = _accelerator_of(workload)
         if device is None or device.type != "cuda":
             raise WorkloadError(f"the cost model 'kernels' is for programs on a GPU of CUDA, and {workload.name} lies "
                                 f"on {device or 'the CPU'}: move the model there, or use 'measured'")  # fmt: skip
+        if device.index not in (None, torch.cuda.current_device()):
+            raise WorkloadError(f"the cost model 'kernels' is for programs on the current device, and {workload.name} "
+                                f"lies on {device}: call torch.cuda.set_device({device.index}) before")  # fmt: skip
 
     def costs(self, workload: Workload) -> Costs:
         """The costs of all native calls of a program. WorkloadError for one that does not lie on a GPU of CUDA."""

@@ -322,3 +322,10 @@ def test_models_by_name() -> None:
 def test_kernels_are_those_of_a_gpu() -> None:
     with pytest.raises(WorkloadError, match="'kernels' is for programs on a GPU of CUDA, and Net lies on the CPU"):
         net(8).cost("kernels")
+
+
+def test_kernels_are_those_of_the_current_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gsl.cost.model._accelerator_of", lambda workload: torch.device("cuda", 1))
+    monkeypatch.setattr("torch.cuda.current_device", lambda: 0)
+    with pytest.raises(WorkloadError, match=r"Net lies on cuda:1: call torch.cuda.set_device\(1\) before"):
+        net(8).cost("kernels")

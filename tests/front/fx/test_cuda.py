@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch.export.passes import move_to_device_pass
 
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat, rules
+from gsl.cost.machine import captured
 from gsl.errors import NotRewrittenWarning, WorkloadError
 from gsl.fx import Pass
 from tests.helpers.book import EVERY_RULE
@@ -378,6 +381,17 @@ def test_kernels_cost_less_than_calls() -> None:
     assert report.taken, str(report)
     assert report.decision.endswith("times faster in a CUDA graph")
     wl.compare(new, **TOLERANCE[torch.float32]).check()
+
+
+def test_what_a_captured_call_reads_is_held() -> None:
+    call = partial(torch.add, torch.ones(1 << 20, device=GPU), 1.0)
+    held = weakref.ref(call.args[0])
+    replay = captured(call, 3)
+    del call
+    assert held() is not None
+    replay()
+    del replay
+    assert held() is None
 
 
 class Reads(nn.Module):
