@@ -19,7 +19,7 @@ from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
 from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, mask_of
-from gsl.front.fx.values import Values, device_of, devices_of, is_elsewhere, lies_by_rows, tensors
+from gsl.front.fx.values import Values, device_of, devices_of, is_elsewhere, lies_by_rows, tensors, value_of
 from gsl.graph import CONST, TUPLE, Node, op_name
 from gsl.graph.node import Replaced
 
@@ -144,7 +144,8 @@ class Admits:
         """True if all tensors whose device is known lie on one device."""
         forms = self.forms.get
         telling = [node for node in self.native.nodes if (form := forms(node)) is None or not form.stays]
-        values = map(self.values.value, telling)
+        known = self.values.known
+        values = [value_of(node, known) for node in telling]
         return len(devices_of((*values, *self.places.weights()))) <= 1
 
     @functools.cached_property

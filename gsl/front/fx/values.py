@@ -208,7 +208,9 @@ def devices_of(values: Iterable[Any]) -> set[torch.device | None]:
     """The devices of all tensors among some values, and of those of the tuples."""
     found: set[torch.device | None] = set()
     for value in values:
-        if isinstance(value, torch.Tensor):
+        if type(value) is FakeTensor:  # as nearly always
+            found.add(value.fake_device)
+        elif isinstance(value, torch.Tensor):
             found.add(device_of(value))
         elif isinstance(value, (tuple, list)):
             found.update(map(device_of, tensors(value)))

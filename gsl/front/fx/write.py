@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import torch
@@ -377,13 +378,13 @@ def inherited(node: Node) -> dict[str, Any]:
 def _common(stacks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The modules around all of some calls, of the modules around each, outermost first."""
     last = stacks[-1]
-    shared = list(last.items())
-    for stack in stacks[:-1]:
-        if stack is not last:
-            modules = list(stack.items())
-            while shared != modules[: len(shared)]:  # nearly always, no more than the innermost ones differ
-                shared.pop()
-    return last if len(shared) == len(last) else dict(shared)
+    others = [stack for stack in stacks[:-1] if stack is not last]
+    shared = 0
+    for modules in zip(*[stack.items() for stack in (last, *others)]):
+        if modules.count(modules[0]) < len(modules):
+            break
+        shared += 1
+    return last if shared == len(last) else dict(islice(last.items(), shared))
 
 
 def chooses_layout(node: Node) -> bool:
