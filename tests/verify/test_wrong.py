@@ -290,7 +290,7 @@ def in_float32(make: Callable[[Any], Any], dtype: str = "float16") -> tuple[Any,
     return op.Cast(make(op.Cast(x, dtype="float32")), dtype=dtype), make(x)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("function", [op.Exp, op.Softmax, op.RMSNorm, op.ReLU, lambda x: op.Tanh(x) * 3.0])
 def test_only_outputs_have_the_rounding_of_their_dtype(function: Callable[[Any], Any], dtype: str) -> None:
