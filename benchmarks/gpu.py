@@ -25,6 +25,7 @@ from benchmarks.parts.optimised import TESTED, applied
 from benchmarks.section import table
 from demo.models import Model
 from gsl import RuleSet, Workload
+from gsl.cost.machine import captured
 
 ROUNDS = 15
 REPLAYS = 10
@@ -84,15 +85,6 @@ def _first(program: Any, inputs: tuple[Any, ...]) -> torch.Tensor:
     return result
 
 
-def captured(call: Call) -> Callable[[], None]:
-    """The kernels of a call alone, several times."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(REPLAYS):
-            call()
-    return graph.replay
-
-
 def _done(call: Callable[[], object]) -> None:
     call()
     torch.cuda.synchronize()
@@ -104,7 +96,7 @@ def measured(wl: Workload) -> dict[str, str]:
     expected = calls[EXPORT]().float()
     cells = {}
     with alone():
-        graphs = {name: captured(call) for name, call in calls.items()}
+        graphs = {name: captured(call, REPLAYS) for name, call in calls.items()}
         called = _medians({name: partial(_done, call) for name, call in calls.items()})
         replayed = _medians({name: partial(_done, graph) for name, graph in graphs.items()})
     for name, call in calls.items():

@@ -275,8 +275,10 @@ def _factors(name: str, values: PartialArguments) -> list[PartialArguments]:
         return [values]
     inner: list[PartialArguments] = []
     for factor, _ in term.factors:
-        is_inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
-        inner.append(factor.arguments if is_inverse else (alone(factor),))  # type: ignore[union-attr]
+        if isinstance(factor, FunctionTerm) and factor.name == "inverse":
+            inner.append(factor.arguments)
+        else:
+            inner.append((alone(factor),))
     return inner
 
 

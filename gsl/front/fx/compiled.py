@@ -80,7 +80,7 @@ class CompiledProgram(GraphModuleProgram):
         return CompiledLeaves(self._module, self.weights, self._values)
 
     @property
-    def _is_torchs(self) -> bool:
+    def _is_called_by_torch(self) -> bool:
         return True
 
     def _loader(self) -> FxLoader:

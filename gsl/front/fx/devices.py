@@ -121,7 +121,7 @@ _PRODUCTS: Final = frozenset(("matmul", "nn.dense", "nn.batch_matmul"))
 """Calls whose results lie alike in memory however their operands do."""
 
 
-_ATTENTION: Final = frozenset(map(id, ATTENTION))
+_ATTENTION_IDS: Final = frozenset(map(id, ATTENTION))
 """The addresses of the calls of attention: torch's operators are slow to hash."""
 
 
@@ -160,7 +160,7 @@ class Admits:
     @functools.cached_property
     def masks(self) -> frozenset[fx.Node]:
         """The masks of attention on an accelerator that lie row by row."""
-        masks = [mask_of(node) for node in self.native.nodes if id(node.target) in _ATTENTION]
+        masks = [mask_of(node) for node in self.native.nodes if id(node.target) in _ATTENTION_IDS]
         values = {mask: self.values.value(mask) for mask in masks if isinstance(mask, fx.Node)}
         return frozenset(mask for mask, value in values.items() if is_elsewhere(value) and lies_by_rows(value))
 

@@ -219,14 +219,14 @@ class GraphModuleProgram(FxProgram):
         return FxLeaves(self._module)
 
     @property
-    def _is_torchs(self) -> bool:
-        """True if torch calls the graph: what follows may change the results in place, or view them by strides."""
+    def _is_called_by_torch(self) -> bool:
+        """True if what follows in torch may change the results in place, or view them by strides."""
         return is_compiled(self._module) or is_for_autograd(self._module)
 
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
-        if self._is_torchs:
+        if self._is_called_by_torch:
             graph.shares = shares(self._values)
             if isinstance(graph.admits, Admits):
                 graph.admits.viewed = viewed_results(self._module.graph, self._values)
@@ -393,7 +393,7 @@ class RegionProgram(GraphModuleProgram):
     """The reason why :meth:`store` gives this program again."""
 
     @property
-    def _is_torchs(self) -> bool:
+    def _is_called_by_torch(self) -> bool:
         return True  # a branch may not return what it is fed
 
     def store(self, graph: Graph) -> RegionProgram:

@@ -176,7 +176,6 @@ def _combined(
     return Residues(p, q, up, down, weight)
 
 
-
 def _common(values: Sequence[Residues]) -> tuple[int, int, int | None]:
     """The degrees and the weight of a value whose elements are those of several."""
     weights = [x.weight for x in values]

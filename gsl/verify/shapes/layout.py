@@ -272,7 +272,7 @@ def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     few = narrow.sizes(rank - cut)
     only = s.choices.index(rank - cut) if few and s.choices.index(2) else None
     grows = [axis == only if only is not None else bool(s.choices.index(2)) for axis in range(len(few))]
-    drawn = [size or (1 if grow else most) for size, grow, most in zip(few, grows, full[cut:])]
+    drawn = [(1 if grow else most) if size is None else size for size, grow, most in zip(few, grows, full[cut:])]
     s.solve(x, Goal(tuple(drawn), goal.dtype))
     s.attr(draft, "shape", [full])
 
