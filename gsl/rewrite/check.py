@@ -109,6 +109,11 @@ class Checker:
         """The nodes whose memory may be changed, see :func:`gsl.rewrite.check.changed`."""
         return changed(self.graph) if self.lasting else {}
 
+    @cached_property
+    def last_change(self) -> int:
+        """The place of the last call that may change memory."""
+        return max(self.changed.values(), default=-1)
+
     def before(self, match: Match) -> None:
         """Refuse a match that covers nodes with effects."""
         _ = self.changed  # looked for before anything is rewritten
@@ -135,7 +140,7 @@ class Checker:
             covered = inner or replacement.old  # a leaf covers nothing
             places = [node.index for node in covered]
             self._moves(replacement, min(places), max(places), covered)
-            if self.changed:
+            if self.last_change > min(places):
                 self._aliases(replacement, min(places))
         if self.written:
             self._written(replacement)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import Any, Final
 
 import torch
@@ -142,25 +143,28 @@ class Admits:
     @functools.cached_property
     def one_device(self) -> bool:
         """True if all tensors whose device is known lie on one device."""
-        forms = self.forms.get
-        telling = [node for node in self.native.nodes if (form := forms(node)) is None or not form.stays]
+        telling = [node for node in self.native.nodes if node not in self.forms]
+        telling += self._calls(lambda form: not form.stays)
         known = self.values.known
         values = [value_of(node, known) for node in telling]
         return len(devices_of((*values, *self.places.weights()))) <= 1
 
+    def _calls(self, is_wanted: Callable[[FxCallSignature], bool]) -> list[fx.Node]:
+        """The calls of wanted forms, and those without a form. Each form is asked once: there are far fewer than calls.
+        """
+        wanted = {form for form in set(self.forms.values()) if form is None or is_wanted(form)}
+        return [node for node, form in self.forms.items() if form in wanted] if wanted else []
+
     @functools.cached_property
     def strided(self) -> frozenset[fx.Node]:
         """The native calls that read their operands by strides."""
-        forms = self.forms.get
-        return frozenset(
-            node for node in self.native.nodes
-            if ((form := forms(node)) is None and is_by_strides(node)) or (form is not None and form.by_strides)
-        )  # fmt: skip
+        return frozenset(filter(is_by_strides, self._calls(attrgetter("by_strides"))))
 
     @functools.cached_property
     def masks(self) -> frozenset[fx.Node]:
         """The masks of attention on an accelerator that lie row by row."""
-        masks = [mask_of(node) for node in self.native.nodes if id(node.target) in _ATTENTION_IDS]
+        calls = self._calls(lambda form: id(form.named[0]) in _ATTENTION_IDS)
+        masks = [mask_of(node) for node in calls if id(node.target) in _ATTENTION_IDS]
         values = {mask: self.values.value(mask) for mask in masks if isinstance(mask, fx.Node)}
         return frozenset(mask for mask, value in values.items() if is_elsewhere(value) and lies_by_rows(value))
 

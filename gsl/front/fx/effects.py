@@ -58,14 +58,11 @@ class EffectReader(FxReader):
 
     def survey(self, nodes: Sequence[fx.Node]) -> bool:
         """Find the forms of all calls among the nodes of a graph. False if none of them changes anything in place."""
-        changes = False
         self.values.types.find_all(nodes)
         for node in nodes:
             if node.op in CALLS:
-                form = self.forms[node] = self._find_form(node)
-                if form is None or form.mutated or form.unknown:
-                    changes = True
-        return changes
+                self.forms[node] = self._find_form(node)
+        return any(form is None or form.mutated or form.unknown for form in set(self.forms.values()))
 
     def form(self, node: fx.Node) -> FxCallSignature | None:
         """The form of a call; ``None`` for one that is looked at by itself."""

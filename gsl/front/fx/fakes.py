@@ -27,6 +27,7 @@ from gsl.front.fx.values import (
     Values,
     device_of,
     dim_of,
+    fake_only,
     lies_by_rows,
     type_of_value,
     value_of,
@@ -382,7 +383,8 @@ class Fakes:
     def _alike(self, node: fx.Node, values: Values) -> tuple[Any, ...] | None:
         """A key that is equal for two calls of an operator whose results are alike; ``None`` if that is not known."""
         form, known = self._form, values.known
-        forms = {arg: form(value_of(arg, known)) for arg in node._input_nodes}
+        with fake_only():
+            forms = {arg: form(value_of(arg, known)) for arg in node._input_nodes}
         return _alike(node.target, node.args, node.kwargs, forms)
 
     def _layout_before(self, alike: tuple[Any, ...], replaced: Iterable[fx.Node]) -> TensorLayout | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from torch import fx
 
@@ -83,7 +83,8 @@ class _Planner:
                 if own.slot == reading.size - 1:
                     operands = (*node.operands, *node.deps) if node.deps else node.operands
                     alike = tuple(map(stands, operands)) == own.sources and not reading.overwrites
-                    if (alike or self._is_untouched(node, reading)) and self._agrees(reading, None):
+                    untouched = alike or self._is_untouched(node, reading)
+                    if untouched and (reading.call is None or self._agrees(reading, None)):
                         kept[source] = None
                         standing[node] = source
                         if place > front and reading.call is None:
@@ -237,7 +238,7 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) ->
     for call in result.calls:
         hidden.update([user for user in call.users if not user.users])
     for node in reversed(list(order)):  # users first
-        if node.op == "get_attr" or (node.target in LIFTING and lifted(node) is not None):
+        if node.op == "get_attr" or (id(node.target) in _LIFTING_IDS and lifted(node) is not None):
             if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
                 hidden.add(node)
         elif node.op == "output":
@@ -250,6 +251,10 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) ->
             if EffectReader.is_assertion(node) or field_of in result.kept:
                 hidden.add(node)
     hidden.difference_update(result.kept)
+
+
+_LIFTING_IDS: Final = frozenset(map(id, LIFTING))
+"""The addresses of those calls: torch's operators are slow to compare."""
 
 
 def _is_needed(read: fx.Node, user: fx.Node, result: FxPlan) -> bool:

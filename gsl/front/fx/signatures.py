@@ -88,11 +88,10 @@ def key_of_call(node: fx.Node, values: Values) -> tuple[tuple[Any, ...], tuple[f
     """
     parts: list[Any] = [id(node.target), id(values.types[node])]
     places: dict[fx.Node, int] = {}
-    _write(node.args, parts, places, values)
-    if node.kwargs:
-        for name, value in node.kwargs.items():
-            parts.append(name)
-            _write((value,), parts, places, values)
+    _write(node._args, parts, places, values)
+    for name, value in node._kwargs.items():
+        parts.append(name)
+        _write((value,), parts, places, values)
     return tuple(parts), tuple(places)
 
 

@@ -378,10 +378,10 @@ def inherited(node: Node) -> dict[str, Any]:
 def _common(stacks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The modules around all of some calls, of the modules around each, outermost first."""
     last = stacks[-1]
-    others = [stack for stack in stacks[:-1] if stack is not last]
+    others = [stack for stack in stacks if stack is not last]
     shared = 0
-    for modules in zip(*[stack.items() for stack in (last, *others)]):
-        if modules.count(modules[0]) < len(modules):
+    for name, *names in zip(last, *others):  # that of a module, or of one of its calls
+        if names.count(name) < len(names):
             break
         shared += 1
     return last if shared == len(last) else dict(islice(last.items(), shared))
