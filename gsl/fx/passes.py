@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.cost.table import columns
 from gsl.draw import pre
@@ -21,6 +22,7 @@ from gsl.errors import FrontEndError, PatternError, PatternTypeError, WorkloadEr
 from gsl.front.fx.callers import is_compiled
 from gsl.front.fx.compiled import CompiledProgram, decompose, decompositions_of
 from gsl.front.fx.program import GraphModuleProgram
+from gsl.front.fx.values import fake_only
 from gsl.graph import Graph
 from gsl.pause import paused_collector
 from gsl.rewrite import RuleSet, Subst, Trace
@@ -142,8 +144,11 @@ def is_training(module: fx.GraphModule) -> bool:
     if not module.training or not torch.is_grad_enabled():
         return False
     fed = [node.meta.get("example_value", node.meta.get("val")) for node in placeholders]
-    values = (*fed, *module.parameters())
-    return bool([value for value in values if isinstance(value, torch.Tensor) and value.requires_grad])
+    with fake_only():
+        if any(value.requires_grad for value in fed if isinstance(value, FakeTensor)):
+            return True
+    others = (*[value for value in fed if not isinstance(value, FakeTensor)], *module.parameters())
+    return any(value.requires_grad for value in others if isinstance(value, torch.Tensor))
 
 
 def kept(program: GraphModuleProgram) -> Workload:

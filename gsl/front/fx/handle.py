@@ -16,7 +16,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, InputSpec, OutputKind
 from torch.nn import Module
 
-from gsl.front.core.handle import Handle, NativeLeaf, Reading, Source
+from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single, Source
 from gsl.front.core.load import Expansion
 from gsl.front.fx import spellings
 from gsl.front.fx.values import Values, tensors, type_of_value
@@ -58,6 +58,17 @@ class FxReading(Reading):
         """The native numbers of the fields of a tuple, where they are others than in the view."""
 
 
+class FxSingle(Single):
+    """The handle of a view node that alone makes up the reading of one native node, as nearly all do; it is that
+    reading, too."""
+
+    __slots__ = ()
+
+    call: Final = None
+    overwrites: Final = ()
+    places: Final = None
+
+
 def nodes_in(arguments: Any) -> list[fx.Node]:
     """All references to native nodes among arguments, in order and with repetitions."""
     found: list[fx.Node] = []
@@ -73,7 +84,7 @@ def nodes_in(arguments: Any) -> list[fx.Node]:
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
     own: Any = node.native
-    if own.__class__ is Handle:
+    if own.__class__ is FxSingle or own.__class__ is Handle:
         native: fx.Node = own.reading.native
         return native
     return next(iter(own.reads), None) if own.__class__ is FxLeaf else None
@@ -82,7 +93,7 @@ def native_of(node: Node) -> fx.Node | None:
 def native_index(whole: Node, index: int) -> int:
     """The native number of a field of a tuple, which a native call returns."""
     own: Any = whole.native
-    places = own.reading.places if own.__class__ is Handle else None
+    places = own.reading.places if isinstance(own, Handle) else None
     return index if places is None else places[index]
 
 

@@ -21,6 +21,7 @@ from gsl.front.fx.handle import (
     FxLeaf,
     FxLeaves,
     FxReading,
+    FxSingle,
     attribute,
     memory,
     native_of,
@@ -117,7 +118,7 @@ class FxLoader(Loader):
         if kind == INPUT or (kind is not None and node in self.mutations.exposed):
             name = str(node.target) if node.op == "get_attr" else node.name
             known = self.values.types[node] or self._known_type(node)
-            self.add(node, Node(INPUT, type=known, name=name, native=Handle(FxReading(node))))
+            self.add(node, Node(INPUT, type=known, name=name, native=FxSingle(node)))
         elif kind is None:
             if node.users and all(map(is_group, node.users)):
                 return
@@ -126,7 +127,7 @@ class FxLoader(Loader):
             self.values.known[node] = value
             op: Any = fx.GraphModule if isinstance(value, fx.GraphModule) else type(value)
             attrs = {"name": str(node.target)}
-            self.add(node, Node(op, attrs=attrs, name=node.name, native=Handle(FxReading(node))))
+            self.add(node, Node(op, attrs=attrs, name=node.name, native=FxSingle(node)))
         else:
             leaf = self.leaves.leaf(node)
             leaf.reads[node] = None
@@ -200,8 +201,8 @@ class FxLoader(Loader):
             return False
         if not node.users:
             return True  # a field that nobody uses is no user of the tuple either
-        native = Handle(FxReading(node), 0, (operand,))
-        places = view.native.reading.places if view.native.__class__ is Handle else None
+        native = FxSingle(node, (operand,))
+        places = view.native.reading.places if isinstance(view.native, Handle) else None
         index = index if places is None else places.index(index)
         self.add(node, Node(GETITEM, (view,), {"index": index}, self.values.type(node), node.name, native))
         return True
@@ -340,15 +341,13 @@ class FxLoader(Loader):
             views = tuple(map(self.views.__getitem__, inputs))
         except KeyError:
             return False
-        reading = FxReading(node, len(rows), call, self.mutations.hidden.get(node, ()))
-        row = rows[0]
-        if row.is_whole:
-            handle = Handle(reading, 0, inputs)
-            view = Node(row.op, views, row.attrs, row.type, node.name, handle, row.effect)
+        row, hidden = rows[0], self.mutations.hidden
+        if row.is_whole and call is None and node not in hidden:
+            view = Node(row.op, views, row.attrs, row.type, node.name, FxSingle(node, inputs), row.effect)
             self.nodes.append(view)
             self.views[node] = view
             return True
-        self.replay(rows, reading, views, inputs, node.name)
+        self.replay(rows, FxReading(node, len(rows), call, hidden.get(node, ())), views, inputs, node.name)
         return True
 
     def is_value(self, operand: Any, native: fx.Node) -> bool:
@@ -419,7 +418,7 @@ class FxLoader(Loader):
             self.values.type(node),
             name=node.name,
             effect=effect,
-            native=Handle(FxReading(node), 0, sources),
+            native=FxSingle(node, sources),
             deps=tuple([self.views[arg] for arg in call.deps]),
         )
         self.add(node, view)

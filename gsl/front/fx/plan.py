@@ -13,7 +13,7 @@ from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact
 from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
 from gsl.front.fx.effects import EffectReader
-from gsl.front.fx.handle import FxLeaf, FxReading, nodes_in
+from gsl.front.fx.handle import FxLeaf, FxReading, FxSingle, nodes_in
 from gsl.front.fx.reader import LIFTING, lifted
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
@@ -74,8 +74,8 @@ class _Planner:
         front = -1  # the last place where something stays: a call behind it may stay where it is
         for node in self.graph.nodes:
             own = node.native
-            if own.__class__ is Handle:
-                reading = own.reading
+            if isinstance(own, Handle):
+                reading: Any = own if own.__class__ is FxSingle else own.reading
                 source = reading.native
                 place = order.get(source)
                 if place is None:

@@ -192,7 +192,7 @@ class FxStorer(Storer):
         if known is not None:
             return known
         own = node.native
-        if own.__class__ is Handle:
+        if isinstance(own, Handle):
             reading = own.reading
             found = self.new.get(reading.native)
             if found is not None and own.slot == reading.size - 1:

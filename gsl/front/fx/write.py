@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any, Final
 
 import torch
@@ -360,7 +359,7 @@ def inherited(node: Node) -> dict[str, Any]:
     names: dict[str, None] = {}
     calls: list[dict[str, Any]] = []
     replaced = node.origin.replaced
-    if any(old.origin is not None for old in replaced):  # some were new themselves
+    if [old for old in replaced if old.origin is not None]:  # some were new themselves
         replaced = tuple(origins(node))[::-1]
     for native in map(native_of, replaced):
         if native is not None:
@@ -378,13 +377,8 @@ def inherited(node: Node) -> dict[str, Any]:
 def _common(stacks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The modules around all of some calls, of the modules around each, outermost first."""
     last = stacks[-1]
-    others = [stack for stack in stacks if stack is not last]
-    shared = 0
-    for name, *names in zip(last, *others):  # that of a module, or of one of its calls
-        if names.count(name) < len(names):
-            break
-        shared += 1
-    return last if shared == len(last) else dict(islice(last.items(), shared))
+    names = set(last).intersection(*stacks)  # those of modules, or of their calls
+    return last if len(names) == len(last) else {name: last[name] for name in last if name in names}
 
 
 def chooses_layout(node: Node) -> bool:
