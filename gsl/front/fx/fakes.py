@@ -18,6 +18,7 @@ from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
 from gsl.front.fx.devices import check_joint
+from gsl.front.fx.handle import calls_of
 from gsl.front.fx.on_meta import own_function, run_on_meta
 from gsl.front.fx.signatures import NoKeyError, key
 from gsl.front.fx.spellings.table import Native
@@ -29,6 +30,7 @@ from gsl.front.fx.values import (
     dim_of,
     fake_only,
     lies_by_rows,
+    tensor_type,
     type_of_value,
     value_of,
 )
@@ -49,25 +51,24 @@ class MetadataFields:
     """False if some tensors are known to lie otherwise in memory than their values tell."""
 
     @staticmethod
-    def of(nodes: Iterable[fx.Node], values: Values) -> MetadataFields:
-        """The fields that the graph of these nodes uses; ``values`` are those of the graph."""
+    def of(graph: fx.Graph, values: Values) -> MetadataFields:
+        """The fields that a graph uses; ``values`` are those of the graph."""
+        nodes = graph.nodes
 
         def occurs(key: str) -> bool:
             return any(map(contains, map(_META, nodes), repeat(key)))
 
         mode = next(filter(None, map(_mode, map(values.value, nodes))), None)
-        has_no_volumes = _VOLUMES.isdisjoint(map(id, map(_TARGET, nodes)))  # which takes a tenth of a look at each
-        are_strides_sure = has_no_volumes or not any(_lies_otherwise(node, values) for node in nodes)
+        are_strides_sure = not any(_lies_otherwise(node, values) for node in calls_of(graph, _VOLUMES))
         return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode, are_strides_sure)
 
 
 _META: Final = attrgetter("meta")
-_TARGET: Final = attrgetter("target")
-_VOLUMES: Final = frozenset(map(id, (
+_VOLUMES: Final = (
     torch.ops.aten.conv3d.default, torch.ops.aten.conv3d.padding, torch.ops.aten.conv_transpose3d.input,
     torch.ops.aten.convolution.default,
-)))  # fmt: skip
-"""The addresses of the convolutions that may be ones of volumes: torch's operators are slow to hash."""
+)  # fmt: skip
+"""The convolutions that may be ones of volumes."""
 
 
 def _lies_otherwise(node: fx.Node, values: Values) -> bool:
@@ -80,8 +81,7 @@ def _lies_otherwise(node: fx.Node, values: Values) -> bool:
         value = values.value(operand)
         return _is_strided(value) and value.ndim == 5 and _strides(value)[1] == 1
 
-    is_of_volumes = id(node.target) in _VOLUMES
-    return is_of_volumes and not has_channels_last(node) and any(map(has_channels_last, node.all_input_nodes[:2]))
+    return not has_channels_last(node) and any(map(has_channels_last, node.all_input_nodes[:2]))
 
 
 def _mode(value: Any) -> FakeTensorMode | None:
@@ -137,6 +137,7 @@ class TensorLayout:
     form: Form
     metadata: TensorMetadata
     """The description of them by torch."""
+    type: Type
 
     @staticmethod
     def of(value: Any, operands: Iterable[Any]) -> TensorLayout | None:
@@ -159,10 +160,11 @@ class TensorLayout:
 @functools.lru_cache(maxsize=4096)
 def _plain_layout(form: Form) -> TensorLayout:
     shape, strides, dtype, *_ = form.properties
-    memory = _memory(form.properties)
+    memory, type = _memory(form.properties), tensor_type(shape, dtype)
     if memory.is_contiguous():  # as nearly always, and torch takes long to find out
-        return TensorLayout(form, TensorMetadata(shape, dtype, False, strides, torch.contiguous_format, False, {}))
-    return TensorLayout(form, _extract_tensor_metadata(memory))
+        metadata = TensorMetadata(shape, dtype, False, strides, torch.contiguous_format, False, {})
+        return TensorLayout(form, metadata, type)
+    return TensorLayout(form, _extract_tensor_metadata(memory), type)
 
 
 def _has_own_memory(value: torch.Tensor) -> bool:
@@ -309,7 +311,7 @@ class Fakes:
         common with others where the new call has memory of its own, which is only less than could be known.
         """
         value, layout = self._run(node, replaced)
-        found = self.values.type_of(value)
+        found = self.values.type_of(value) if layout is None else layout.type
         is_alike = found is type or found == type
         self.moved[node] = is_alike and value is not UNKNOWN and not chosen and self._lies(node, value)
         if type is not None and not is_alike:
@@ -361,11 +363,11 @@ class Fakes:
         """The value of a call on the values of its arguments: by running it, or like that of an equal call before."""
         if self.mode is None or node.op not in ("call_function", "call_method"):
             return UNKNOWN, None
-        replaced = tuple(replaced)
         alike = self._alike(node, self.values)
-        layout = None
-        if alike is not None:
-            layout = _LAYOUTS.get(alike) or self._layout_before(alike, replaced) or self._layout_on_meta(alike, node)
+        layout = None if alike is None else _LAYOUTS.get(alike)
+        if alike is not None and layout is None:
+            replaced = tuple(replaced)
+            layout = self._layout_before(alike, replaced) or self._layout_on_meta(alike, node)
         if layout is not None:
             for old in map(self.old.value, replaced):
                 is_alike = type(old) is FakeTensor and old.fake_mode is self.mode and self._form(old) is layout.form

@@ -4,7 +4,7 @@ its readings with their nodes; and the native node of each node."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -81,11 +81,20 @@ def nodes_in(arguments: Any) -> list[fx.Node]:
     return found
 
 
+def calls_of(graph: fx.Graph, targets: Iterable[Any]) -> list[fx.Node]:
+    """The calls of some functions, without a look at the others."""
+    return [node for each in targets for node in graph.find_nodes(op="call_function", target=each, sort=False)]
+
+
 def native_of(node: Node) -> fx.Node | None:
     """The native node whose value the view node is, or belongs to."""
     own: Any = node.native
-    if own.__class__ is FxSingle or own.__class__ is Handle:
-        native: fx.Node = own.reading.native
+    native: fx.Node
+    if own.__class__ is FxSingle:  # as nearly always
+        native = own.native
+        return native
+    if own.__class__ is Handle:
+        native = own.reading.native
         return native
     return next(iter(own.reads), None) if own.__class__ is FxLeaf else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from torch import fx
 
@@ -13,7 +13,7 @@ from gsl.front.core.handle import Arguments, Handle, Source, handle_of, intact
 from gsl.front.core.store import added, foreign
 from gsl.front.fx import spellings
 from gsl.front.fx.effects import EffectReader
-from gsl.front.fx.handle import FxLeaf, FxReading, FxSingle, nodes_in
+from gsl.front.fx.handle import FxLeaf, FxReading, FxSingle, calls_of, nodes_in
 from gsl.front.fx.reader import LIFTING, lifted
 from gsl.graph import GETITEM, INPUT, LEAVES, TUPLE, Graph, Node
 
@@ -39,7 +39,7 @@ class FxPlan:
     """The other steps to take in the old graph: view nodes, each with the number of those calls that come before it."""
 
 
-def plan(graph: Graph, order: Mapping[fx.Node, int], inputs: int) -> FxPlan:
+def plan(graph: Graph, native: fx.Graph, order: Mapping[fx.Node, int], inputs: int) -> FxPlan:
     """Decide for each node of the view whether its native call is kept or written anew.
 
     ``order`` has the places of the native nodes, ``inputs`` is that of the last placeholder. FrontEndError for a view
@@ -48,7 +48,7 @@ def plan(graph: Graph, order: Mapping[fx.Node, int], inputs: int) -> FxPlan:
     planner = _Planner(graph, order)
     planner.walk(inputs)
     _joins([node for node, _ in planner.plan.steps], graph, planner.plan)
-    _hidden_nodes(graph, order, planner.plan)
+    _hidden_nodes(graph, native, order, planner.plan)
     return planner.plan
 
 
@@ -227,7 +227,7 @@ def _takes_bias(call: Node, bias_add: Node) -> bool:
     return bool(axis == layout.index("C"))
 
 
-def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) -> None:
+def _hidden_nodes(graph: Graph, native: fx.Graph, order: Mapping[fx.Node, int], result: FxPlan) -> None:
     """Find the native nodes without a view node that kept calls need, or that were unused all along.
 
     These are the reads of weights, calls that only make a tensor of a literal, and calls of which only fields are in
@@ -237,24 +237,20 @@ def _hidden_nodes(graph: Graph, order: Mapping[fx.Node, int], result: FxPlan) ->
     hidden.update(result.calls)
     for call in result.calls:
         hidden.update([user for user in call.users if not user.users])
-    for node in reversed(list(order)):  # users first
-        if node.op == "get_attr" or (id(node.target) in _LIFTING_IDS and lifted(node) is not None):
-            if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
-                hidden.add(node)
-        elif node.op == "output":
-            hidden.update(
-                source for source, view in zip(nodes_in(node.args), graph.outputs)
-                if _reads(source, view) and source.op != "placeholder"
-            )  # fmt: skip
-        elif not node.users:
-            field_of = node.args[0] if node.target is operator.getitem else None
-            if EffectReader.is_assertion(node) or field_of in result.kept:
-                hidden.add(node)
+    hidden.update(
+        source for source, view in zip(nodes_in(native.output_node().args), graph.outputs)
+        if _reads(source, view) and source.op != "placeholder"
+    )  # fmt: skip
+    reads = native.find_nodes(op="get_attr", sort=False)
+    reads += [node for node in calls_of(native, LIFTING) if lifted(node) is not None]
+    for node in sorted(reads, key=order.__getitem__, reverse=True):  # users first
+        if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
+            hidden.add(node)
+    for node in [node for node in order if not node.users]:
+        field_of = node.args[0] if node.target is operator.getitem else None
+        if EffectReader.is_assertion(node) or field_of in result.kept:
+            hidden.add(node)
     hidden.difference_update(result.kept)
-
-
-_LIFTING_IDS: Final = frozenset(map(id, LIFTING))
-"""The addresses of those calls: torch's operators are slow to compare."""
 
 
 def _is_needed(read: fx.Node, user: fx.Node, result: FxPlan) -> bool:

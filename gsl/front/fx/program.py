@@ -541,7 +541,7 @@ def _unexpected(source: Any, expected: str) -> FrontEndError:
 
 def dialect_of(graph: fx.Graph) -> Dialect:
     """``"aten"`` for a graph of operator overloads, ``"torch"`` for one of functions, methods and modules."""
-    for node in graph.nodes:
+    for node in reversed(graph.nodes):  # the placeholders stand at the beginning
         if isinstance(node.target, OpOverload):
             return "aten"
     return "torch"

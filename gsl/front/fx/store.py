@@ -45,7 +45,7 @@ class FxStorer(Storer):
         self.order = builder.order
         self.placeholders = deque(native.find_nodes(op="placeholder"))
         """The placeholders that do not stand yet before everything that is written."""
-        self.plan = plan(graph, self.order, self.order[self.placeholders[-1]] if self.placeholders else -1)
+        self.plan = plan(graph, native, self.order, self.order[self.placeholders[-1]] if self.placeholders else -1)
         self.is_in_place = builder.graph is native
         self.inner = self.plan.inner
         self.new: dict[fx.Node, fx.Node] = {}
@@ -60,7 +60,7 @@ class FxStorer(Storer):
         self.pending = deque(sorted(waiting, key=self.order.__getitem__))
         self.waiting: dict[fx.Node, list[fx.Node]] = {}
         """The nodes that wait for an argument that does not exist yet, by that argument."""
-        fakes = Fakes(values, values if self.is_in_place else Values(), MetadataFields.of(self.order, values))
+        fakes = Fakes(values, values if self.is_in_place else Values(), MetadataFields.of(native, values))
         self.writer = FxWriter(self.value, builder, fakes, parameters, dialect, devices)
 
     def store(self) -> None:

@@ -96,7 +96,7 @@ class FxTypes(dict[fx.Node, "Type | None"]):
                 value = node.meta.get(first)
                 if isinstance(value, FakeTensor) and not (known and node in known):
                     try:
-                        self[node] = _tensor_type(value.shape, value.dtype)
+                        self[node] = tensor_type(value.shape, value.dtype)
                         continue
                     except TypeError:  # symbolic sizes can't be keys
                         pass
@@ -108,7 +108,7 @@ class FxTypes(dict[fx.Node, "Type | None"]):
         """The type of a value, ``None`` for one that is no tensor and no tuple of some."""
         if isinstance(value, torch.Tensor):
             try:
-                return _tensor_type(value.shape, value.dtype)
+                return tensor_type(value.shape, value.dtype)
             except TypeError:  # symbolic sizes can't be keys
                 pass
         own = None if value is None or is_scalar(value) else type_of_value(value)
@@ -124,7 +124,8 @@ def _common(type: Type) -> Type:
 
 
 @functools.lru_cache(maxsize=8192)
-def _tensor_type(shape: Sequence[int], dtype: torch.dtype) -> Type:
+def tensor_type(shape: Sequence[int], dtype: torch.dtype) -> Type:
+    """The type of a tensor. TypeError where sizes are symbolic, which can't be keys."""
     return _common(TensorType(tuple(map(dim_of, shape)), dtype_name(dtype)))
 
 
