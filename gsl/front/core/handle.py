@@ -146,11 +146,12 @@ def intact(root: Node, outputs: Collection[Node]) -> tuple[list[Node], Arguments
                     return None
             elif arguments.setdefault(source, operand) is not operand:
                 return None
-    if len(tree) > 1 and any(is_used_outside(inner, tree, outputs) for inner in tree[1:]):
-        return None
+    for node in tree[1:]:
+        if is_used_outside(node, tree, outputs):
+            return None
     return tree, arguments
 
 
 def is_used_outside(node: Node, tree: Collection[Node], outputs: Collection[Node]) -> bool:
     """True if a node of a reading, which is not its root, is used by others than the nodes of the tree."""
-    return not is_literal(node) and (node in outputs or any(user not in tree for user in node.users))
+    return not is_literal(node) and (node in outputs or not all(map(tree.__contains__, node.users)))

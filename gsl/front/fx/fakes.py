@@ -107,10 +107,11 @@ def _form(value: torch.Tensor) -> Form | None:
 
     There is none with symbolic sizes: to compare these would decide something about them.
     """
-    fake = value if isinstance(value, FakeTensor) else None
+    fake, dtype = value if isinstance(value, FakeTensor) else None, value.dtype
     properties = (
-        value.shape, value.stride(), value.dtype, _CPU if fake is None else fake.fake_device, value.is_conj(),
-        value.is_neg(), value.storage_offset(), fake is None or (fake.constant is None and fake.real_tensor is None),
+        value.shape, value.stride(), dtype, _CPU if fake is None else fake.fake_device,
+        dtype.is_complex and value.is_conj(), value.is_neg(), value.storage_offset(),
+        fake is None or (fake.constant is None and fake.real_tensor is None),
     )  # fmt: skip
     try:
         return _form_with(properties)

@@ -118,7 +118,7 @@ class FxLoader(Loader):
         if kind == INPUT or (kind is not None and node in self.mutations.exposed):
             name = str(node.target) if node.op == "get_attr" else node.name
             known = self.values.types[node] or self._known_type(node)
-            self.add(node, Node(INPUT, type=known, name=name, native=FxSingle(node)))
+            self.add(node, Node(INPUT, (), None, known, name, FxSingle(node)))
         elif kind is None:
             if node.users and all(map(is_group, node.users)):
                 return
