@@ -80,6 +80,11 @@ class _Planner:
                 place = order.get(source)
                 if place is None:
                     raise foreign(node, "torch")
+                if node.op == INPUT:
+                    kept[source] = None
+                    standing[node] = staying[source] = source
+                    front = max(front, place)
+                    continue
                 if own.slot == reading.size - 1:
                     operands = (*node.operands, *node.deps) if node.deps else node.operands
                     alike = tuple(map(stands, operands)) == own.sources and not reading.overwrites
@@ -91,7 +96,7 @@ class _Planner:
                             staying[source] = source
                             front = place
                             continue
-                        if self._stays(node, reading, front):
+                        if self._stays(reading, front):
                             front = max(front, place)
                             continue
                     elif self._is_kept(node, reading):
@@ -126,11 +131,11 @@ class _Planner:
         call = reading.call
         return call is None or self.plan.calls.setdefault(call, mapping) == mapping
 
-    def _stays(self, node: Node, reading: FxReading, front: int) -> bool:
+    def _stays(self, reading: FxReading, front: int) -> bool:
         """Note that an untouched reading stays where it is in the old graph; False if it has to move behind the
         front."""
         staying, call = self.plan.staying, reading.call
-        if self.order[reading.native] < front and node.op != INPUT:
+        if self.order[reading.native] < front:
             return False
         if call is not None and call not in staying:
             if self.order[call] < front:
