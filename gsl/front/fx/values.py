@@ -66,8 +66,8 @@ def is_scalar(value: Any) -> bool:
 
 
 fake_only: Final = torch._C.DisableTorchFunctionSubclass
-"""A context in which nothing but fake tensors are asked for their properties: torch does not look then if their class
-has another answer, which it has not, and which takes half the time."""
+"""A context in which only fake tensors may be asked for their properties. Torch does not look whether the class of a
+tensor answers in its own way, which takes half the time; that of fake tensors does not."""
 
 
 class FxTypes(dict[fx.Node, "Type | None"]):
