@@ -27,7 +27,7 @@ class Refusal(Exception):
 
 
 _SOMETIMES_VIEWS: Final = frozenset(
-    (TUPLE, GETITEM, "broadcast_to", "cast", "nn.dropout", "split", "strided_slice", "take")
+    (TUPLE, GETITEM, "broadcast_to", "cast", "einsum", "nn.dropout", "split", "strided_slice", "take")
 )
 """The operators whose result may share the memory of an operand, besides operators that only move elements."""
 
@@ -39,7 +39,26 @@ STEADY: Final = (Effect.RANDOM, Effect.OBSERVES, Effect.EXCHANGES)
 def may_be_view(node: Node) -> bool:
     """True if the value may be, or hold, the memory of an operand."""
     spec = spec_of(node.op)
-    return node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
+    may_be = node.op in _SOMETIMES_VIEWS or node.opaque or (spec is not None and Trait.LAYOUT in spec.traits)
+    return may_be and not _copies(node)
+
+
+def _copies(node: Node) -> bool:
+    """True for a call that is certain to return new memory."""
+    if node.op == "einsum":  # of one tensor, it may only move elements
+        return node.operands[0].op == TUPLE and len(node.operands[0].operands) > 1
+    if node.native is not None:  # what it is natively may be a view, as a window is
+        return False
+    match node.op:
+        case "reverse":
+            return True
+        case "cast":
+            type = node.operands[0].type
+            return isinstance(type, TensorType) and type.dtype != node.attrs["dtype"]
+        case "take":  # at one place, it may be a part of the operand
+            places = node.operands[1].type
+            return isinstance(places, TensorType) and places.ndim > 0
+    return False
 
 
 def seen_through(
@@ -47,11 +66,11 @@ def seen_through(
     within: Collection[Node] | None = None,
     shares: Callable[[Node, Node], bool] | None = None,
 ) -> dict[Node, None]:
-    """The nodes, and those whose memory they may share because they are views of it; no further than from new nodes of
-    the vocabulary and those ``within``, if these are given, and where a node ``shares`` the memory of its operand."""
+    """The nodes, and those whose memory they may share because they are views of it; no further than from new nodes
+    and those ``within``, if these are given, and where a node ``shares`` the memory of its operand."""
 
     def seen(node: Node) -> Iterable[Node]:
-        is_followed = within is None or node in within or (is_new(node) and not node.opaque)
+        is_followed = within is None or node in within or is_new(node)
         operands = node.operands if is_followed and may_be_view(node) else ()
         return operands if shares is None else [operand for operand in operands if shares(node, operand)]
 
@@ -209,13 +228,19 @@ class Checker:
         for old, new in zip(replacement.old, replacement.new):
             other = taken.setdefault(new, old)
             before = seen_through((old,), within, self.graph.shares) if within else ()
-            more = [node for node in seen_through((new,), within) if node not in before and not is_new(node)]
+            seen = seen_through((new,), within, self._may_share)
+            more = [node for node in seen if node not in before and not is_new(node)]
             places = self._given(old) if more or other is not old else set()
             if places and other is not old and self._given(other):
                 raise Refusal(_returns(old, other))
             for node in seen_through(more) if places else ():
                 if node.op in (INPUT, PARAM) or self._given(node) - places:
                     raise Refusal(_returns(old, node))
+
+    def _may_share(self, node: Node, operand: Node) -> bool:
+        """True if a call may give memory of its operand, in whatever way the operand lies there by then."""
+        assert self.graph.shares is not None
+        return not (is_new(node) and node.opaque) or self.graph.shares(node, operand)
 
     def _given(self, node: Node) -> set[int]:
         """The places of the outputs that show a node, without those that are only written to inputs."""

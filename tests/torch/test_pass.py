@@ -20,7 +20,7 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import fresh_cache
 
 import gsl
-from gsl import RuleSet, Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Workload, is_op, op, pat
 from gsl.errors import FixpointError, FrontEndError, WorkloadError
 from gsl.fx import Pass, PassList
 from gsl.rewrite.fingerprint import fingerprint
@@ -174,6 +174,36 @@ def test_results_lie_in_memory_as_before_outside_of_compile(wants: bool) -> None
     places = [output.untyped_storage().data_ptr() for output in (*outputs, x)]
     assert places[0] == places[1]
     assert len(set(places)) == 3
+
+
+relu, transposed = op.ReLU(X), torch.ops.aten.t.default
+WRITTEN: dict[str, tuple[Any, Any, bool]] = {
+    "the elements in another order": (relu, op.Reverse(X, axis=0), True),
+    "some rows": (relu, op.Take(X, op.Arange(start=0, stop=3, step=1, dtype="int64"), axis=0), True),
+    "a row": (op.ReLU(op.Take(X, 0, axis=0)), op.Take(X, 0, axis=0), False),
+    "other numbers": (op.Cast(relu, dtype="int64"), op.Cast(X, dtype="int64"), True),
+    "the same numbers": (relu, op.Cast(X, dtype="float32"), False),
+    "products of elements": (relu, op.Einsum([X, X], equation="ab,ab->ba"), True),
+    "other axes": (relu, op.Einsum([X], equation="ab->ba"), False),
+    "other axes of new memory": (relu, op.Einsum([op.Exp(X)], equation="ab->ba"), True),
+    "a call of torch's": (relu, is_op(torch.ops.aten.sin.default)(X), True),
+    "a view of torch's": (relu, is_op(transposed)(X), False),
+    "a view of torch's of new memory": (relu, is_op(transposed)(op.Exp(X)), True),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_a_result_gets_memory_of_its_own(name: str) -> None:
+    source, target, fires = WRITTEN[name]
+
+    def model(self: Any, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = torch.relu(x)
+        return y, y.long(), torch.relu(x[0])
+
+    x, pass_ = torch.rand(3, 3), Pass(Subst(source, target, name="r"))
+    outputs = aot(NetOfOne(model), pass_)(x)
+    assert bool(pass_.traces[0].firings) is fires
+    assert x.untyped_storage().data_ptr() not in [output.untyped_storage().data_ptr() for output in outputs]
 
 
 @pytest.mark.parametrize("wants", [True, False])

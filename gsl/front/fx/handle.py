@@ -19,6 +19,7 @@ from torch.nn import Module
 from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single, Source
 from gsl.front.core.load import Expansion
 from gsl.front.fx import spellings
+from gsl.front.fx.spellings.effects import is_view
 from gsl.front.fx.values import Values, tensors, type_of_value
 from gsl.front.tree import Canon
 from gsl.graph import CONST, INPUT, PARAM, Node, Type
@@ -287,7 +288,7 @@ def _memories(value: Any) -> set[Hashable]:
 
 def shares(values: Values) -> Callable[[Node, Node], bool]:
     """A function that tells if a node may have memory in common with its operand: always, unless the values that torch
-    knows of both have none."""
+    knows of both have none, or a rule calls a function that gives no views."""
 
     def memories(node: Node) -> set[Hashable]:
         own: Any = node.native
@@ -296,6 +297,8 @@ def shares(values: Values) -> Callable[[Node, Node], bool]:
         return _memories(values.value(own.reading.native)) if isinstance(own, Handle) and own.is_root else set()
 
     def may_share(node: Node, operand: Node) -> bool:
+        if node.native is None and node.opaque:
+            return is_view(node.op)
         one, other = memories(node), memories(operand)
         return not (one and other) or not one.isdisjoint(other)
 
