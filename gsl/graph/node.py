@@ -353,6 +353,7 @@ class Graph:
         exchanges: Callable[[Op], bool] | None = None,
         shares_bodies: bool = False,
         shares: Callable[[Node, Node], bool] | None = None,
+        gives_view: Callable[[Node], bool] | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -373,6 +374,8 @@ class Graph:
         """Tells if a node may have memory in common with its operand, as far as values tell that. Given where who gets
         an output may change it in place: then none may come to share the memory of an input, a weight or another
         output."""
+        self.gives_view = gives_view
+        """Tells if what a call gives may be memory of its operands, however these lie; asked beside ``shares``."""
         self.typed = typed
         """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -465,5 +468,5 @@ class Graph:
         return Graph(
             new.values(), outputs, self.infer, self.canonical, written,
             typed=self.typed, writable=self.writable, admits=self.admits, exchanges=self.exchanges,
-            shares_bodies=self.shares_bodies, shares=self.shares,
+            shares_bodies=self.shares_bodies, shares=self.shares, gives_view=self.gives_view,
         )  # fmt: skip

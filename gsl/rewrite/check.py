@@ -45,25 +45,34 @@ def may_be_view(node: Node) -> bool:
 
 def _copies(node: Node) -> bool:
     """True for a call that is certain to return new memory."""
-    if node.op == "einsum":  # of one tensor, it may only move elements
-        return node.operands[0].op == TUPLE and len(node.operands[0].operands) > 1
-    if node.native is not None:  # what it is natively may be a view, as a window is
-        return False
     match node.op:
         case "reverse":
             return True
+        case "einsum":  # of one tensor, it may only move elements
+            return node.operands[0].op == TUPLE and len(node.operands[0].operands) > 1
         case "cast":
             type = node.operands[0].type
             return isinstance(type, TensorType) and type.dtype != node.attrs["dtype"]
-        case "take":  # at one place, it may be a part of the operand
+        case "take":  # at one place, it may be a part of the operand; natively, a window on it
             places = node.operands[1].type
-            return isinstance(places, TensorType) and places.ndim > 0
+            return node.native is None and isinstance(places, TensorType) and places.ndim > 0
     return False
+
+
+def may_be_view_in(graph: Graph) -> Callable[[Node], bool]:
+    """As :func:`may_be_view`, of the calls of a graph of which the front end knows how they are written natively."""
+    gives_view = graph.gives_view
+    if gives_view is None:
+        return may_be_view
+    # A native copy may be one only where its operand does not lie as wanted.
+    return lambda node: (may_be_view(node) or (node.op == "copy" and node.native is not None)) and gives_view(node)
 
 
 def seen_through(
     nodes: Iterable[Node],
     within: Collection[Node] | None = None,
+    *,
+    is_view: Callable[[Node], bool] = may_be_view,
     shares: Callable[[Node, Node], bool] | None = None,
 ) -> dict[Node, None]:
     """The nodes, and those whose memory they may share because they are views of it; no further than from new nodes
@@ -71,15 +80,17 @@ def seen_through(
 
     def seen(node: Node) -> Iterable[Node]:
         is_followed = within is None or node in within or is_new(node)
-        operands = node.operands if is_followed and may_be_view(node) else ()
+        operands = node.operands if is_followed and is_view(node) else ()
         return operands if shares is None else [operand for operand in operands if shares(node, operand)]
 
     return dict.fromkeys(reached(nodes, seen))
 
 
-def shown(node: Node, outputs: Mapping[Node, Sequence[int]]) -> Iterator[int]:
+def shown(
+    node: Node, outputs: Mapping[Node, Sequence[int]], is_view: Callable[[Node], bool] = may_be_view
+) -> Iterator[int]:
     """The places of the outputs that are the value of a node, or may be views of it."""
-    for value in reached([node], lambda node: filter(may_be_view, node.users)):
+    for value in reached([node], lambda node: filter(is_view, node.users)):
         yield from outputs.get(value, ())
 
 
@@ -110,6 +121,7 @@ class Checker:
         self.typed = graph.typed
         self.admits = graph.admits
         self.graph = graph
+        self.is_view = may_be_view_in(graph)
         self.untyped: str | None = None
         """The first replacement whose type could not be checked, because a type is not known, and why."""
 
@@ -220,31 +232,27 @@ class Checker:
 
     def _returned(self, replacement: Replacement, inner: Sequence[Node]) -> None:
         """Refuse an output that would come to share the memory of an input, a weight or another output."""
-        shared = any(not is_new(new) or may_be_view(new) for new in replacement.new)
+        is_view = self.is_view
+        shared = any(not is_new(new) or is_view(new) for new in replacement.new)
         if not shared and len(replacement.new) == 1:
             return
         within = frozenset(inner) if shared else ()
         taken: dict[Node, Node] = {}
         for old, new in zip(replacement.old, replacement.new):
             other = taken.setdefault(new, old)
-            before = seen_through((old,), within, self.graph.shares) if within else ()
-            seen = seen_through((new,), within, self._may_share)
+            before = seen_through((old,), within, is_view=is_view, shares=self.graph.shares) if within else ()
+            seen = seen_through((new,), within, is_view=is_view)
             more = [node for node in seen if node not in before and not is_new(node)]
             places = self._given(old) if more or other is not old else set()
             if places and other is not old and self._given(other):
                 raise Refusal(_returns(old, other))
-            for node in seen_through(more) if places else ():
+            for node in seen_through(more, is_view=is_view) if places else ():
                 if node.op in (INPUT, PARAM) or self._given(node) - places:
                     raise Refusal(_returns(old, node))
 
-    def _may_share(self, node: Node, operand: Node) -> bool:
-        """True if a call may give memory of its operand, in whatever way the operand lies there by then."""
-        assert self.graph.shares is not None
-        return not (is_new(node) and node.opaque) or self.graph.shares(node, operand)
-
     def _given(self, node: Node) -> set[int]:
         """The places of the outputs that show a node, without those that are only written to inputs."""
-        return set(shown(node, self.outputs)).difference(self.written.values())
+        return set(shown(node, self.outputs, self.is_view)).difference(self.written.values())
 
     def applied(self, replacement: Replacement) -> None:
         """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node, UnreadWeight
 from gsl.graph.splice import Replacement, Splicer
-from gsl.rewrite.check import changed, may_be_view, shown
+from gsl.rewrite.check import changed, may_be_view, may_be_view_in, shown
 
 CROWD: Final = 16
 """The largest number of users of an operand among which an equal call is looked for."""
@@ -95,8 +95,10 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
 
 def _apart(splicer: Splicer, one: Node, other: Node) -> bool:
     """True if outputs show both calls, and who gets these may change one of them in place."""
-    outputs = splicer.outputs
-    return splicer.graph.shares is not None and bool([*shown(one, outputs)]) and bool([*shown(other, outputs)])
+    if splicer.graph.shares is None:
+        return False
+    is_view = may_be_view_in(splicer.graph)
+    return all([*shown(node, splicer.outputs, is_view)] for node in (one, other))
 
 
 def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | None:

@@ -320,11 +320,17 @@ def test_a_copy_that_is_changed_behind_a_graph_break_stays_a_copy() -> None:
 
 
 ONES = torch.ones(3)
+SAME = Subst(op.LeakyReLU(X, alpha=1.0), X, name="same")
 RETURNED: dict[str, tuple[Any, Subst]] = {
     "a copy of an input": (lambda x: (x + 0, x * 2.0), Subst(X + 0, X)),
     "a view of a copy": (lambda x: ((x + 0).view(-1), x * 2.0), Subst(X + 0, X)),
     "a copy by two casts": (lambda x: (x.double().float(), x * 2.0), RULES["cast-cast"]),
     "a copy by a reshape": (lambda x: (x.expand(2, 3).reshape(6).reshape(2, 3), x * 2.0), RULES["reshape-reshape"]),
+    "what was dense before": (lambda x: (F.leaky_relu(x.contiguous(), 1.0), x * 2.0), SAME),
+    "what is dense then": (lambda x: (F.leaky_relu(x, 1.0).contiguous(), x * 2.0), SAME),
+    "equal results that are dense": (
+        lambda x: (torch.relu(torch.relu(x)).contiguous(), torch.relu(x).contiguous()), RELUS,
+    ),
     "a copy of a weight": (lambda x: (ONES + 0, x * 2.0), Subst(X + 0, X)),
     "a copy of another result": (lambda x: (y := torch.tanh(x), y + 0), Subst(X + 0, X)),
     "results that become equal": (lambda x: (torch.relu(torch.relu(x)), torch.relu(x)), RELUS),
@@ -348,6 +354,22 @@ def test_results_may_be_changed_in_place(name: str) -> None:
             results[place].add_(1)
             equal((x, ONES, results[other]), (torch.ones(3), torch.ones(3), expected[other]))
             equal(call(x), expected)
+
+
+KEPT: dict[str, Any] = {
+    "before a copy": lambda x: F.leaky_relu(x, 1.0).clone(),
+    "behind a copy": lambda x: F.leaky_relu(x.clone(), 1.0),
+    "before a cast": lambda x: F.leaky_relu(x, 1.0).type_as(INTEGERS),
+}
+INTEGERS = torch.ones(3, dtype=torch.int64)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_result_that_is_a_copy_anyway_hinders_no_rule(name: str) -> None:
+    call, backend = compiled(KEPT[name], SAME, "aot_eager")
+    with torch.no_grad():
+        equal(call(ONES), KEPT[name](ONES))
+    assert backend.traces[0].count() == 1
 
 
 def test_an_unknown_back_end_is_an_error_at_once() -> None:

@@ -288,7 +288,7 @@ def _memories(value: Any) -> set[Hashable]:
 
 def shares(values: Values) -> Callable[[Node, Node], bool]:
     """A function that tells if a node may have memory in common with its operand: always, unless the values that torch
-    knows of both have none, or a rule calls a function that gives no views."""
+    knows of both have none."""
 
     def memories(node: Node) -> set[Hashable]:
         own: Any = node.native
@@ -297,12 +297,23 @@ def shares(values: Values) -> Callable[[Node, Node], bool]:
         return _memories(values.value(own.reading.native)) if isinstance(own, Handle) and own.is_root else set()
 
     def may_share(node: Node, operand: Node) -> bool:
-        if node.native is None and node.opaque:
-            return is_view(node.op)
         one, other = memories(node), memories(operand)
         return not (one and other) or not one.isdisjoint(other)
 
     return may_share
+
+
+def gives_view(node: Node) -> bool:
+    """True if what a call gives may be memory of its operands, however these lie; it is no view of any if the function
+    that it calls never gives one."""
+    own: Any = node.native
+    if own is None:
+        return not node.opaque or is_view(node.op)
+    native = own.reading.native if isinstance(own, Handle) and own.is_root else None
+    if native is None or native.op not in ("call_function", "call_method"):
+        return True
+    is_known = not node.opaque or isinstance(native.target, OpOverload)
+    return not is_known or is_view(native.target)
 
 
 def attribute(root: torch.nn.Module, path: str) -> Any:

@@ -26,7 +26,7 @@ from gsl.front.fx.callers import is_compiled, is_for_autograd, viewed_results
 from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
-from gsl.front.fx.handle import ExportedLeaves, FxLeaves, module_path, shares
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, shares
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
@@ -227,7 +227,7 @@ class GraphModuleProgram(FxProgram):
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
         if self._is_called_by_torch:
-            graph.shares = shares(self._values)
+            graph.shares, graph.gives_view = shares(self._values), gives_view
             if isinstance(graph.admits, Admits):
                 graph.admits.viewed = viewed_results(self._module.graph, self._values)
         return graph
