@@ -329,7 +329,8 @@ RETURNED: dict[str, tuple[Any, Subst]] = {
     "what was dense before": (lambda x: (F.leaky_relu(x.contiguous(), 1.0), x * 2.0), SAME),
     "what is dense then": (lambda x: (F.leaky_relu(x, 1.0).contiguous(), x * 2.0), SAME),
     "equal results that are dense": (
-        lambda x: (torch.relu(torch.relu(x)).contiguous(), torch.relu(x).contiguous()), RELUS,
+        lambda x: (torch.relu(torch.relu(x)).contiguous(), torch.relu(x).contiguous()),
+        RELUS,
     ),
     "a copy of a weight": (lambda x: (ONES + 0, x * 2.0), Subst(X + 0, X)),
     "a copy of another result": (lambda x: (y := torch.tanh(x), y + 0), Subst(X + 0, X)),

@@ -20,7 +20,16 @@ from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
 from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, mask_of
-from gsl.front.fx.values import Values, device_of, devices_of, is_elsewhere, lies_by_rows, tensors, value_of
+from gsl.front.fx.values import (
+    Values,
+    device_of,
+    devices_of,
+    is_elsewhere,
+    keeps_elements,
+    lies_by_rows,
+    tensors,
+    value_of,
+)
 from gsl.graph import CONST, TUPLE, Node, op_name
 from gsl.graph.node import Replaced
 
@@ -158,7 +167,9 @@ class Admits:
     @functools.cached_property
     def strided(self) -> frozenset[fx.Node]:
         """The native calls that read their operands by strides."""
-        return frozenset(filter(is_by_strides, self._calls(attrgetter("by_strides"))))
+        value = self.values.value
+        calls = self._calls(attrgetter("by_strides"))
+        return frozenset(node for node in calls if is_by_strides(node) and not keeps_elements(node, value))
 
     @functools.cached_property
     def masks(self) -> frozenset[fx.Node]:

@@ -19,7 +19,7 @@ from gsl.front.fx.handle import FxLeaves, nodes_in
 from gsl.front.fx.reader import CALLS, LOOKING_AROUND, PLACING, FxReader
 from gsl.front.fx.signatures import FxCallSignature, NoKeyError, Role, key_of_call
 from gsl.front.fx.spellings import effects
-from gsl.front.fx.values import Values
+from gsl.front.fx.values import Values, keeps_elements
 from gsl.front.tree import Canon
 from gsl.graph import Effect
 from gsl.spec import TABLE, Trait
@@ -85,6 +85,8 @@ class EffectReader(FxReader):
             own = (*own, "bias")
         elif looks_around and self.detaches_literal(node):
             own = (*own, "literal")
+        elif looks_around and keeps_elements(node, self.values.value):
+            own = (*own, "elements")
         return self._shared.get(own) or self._by_key.get(own) or self._new_form(node, own)
 
     def _new_form(self, node: fx.Node, own: tuple[Any, ...]) -> FxCallSignature:
@@ -100,7 +102,7 @@ class EffectReader(FxReader):
             effect=self._call_effect(node),
             role=_role(target, canon),
             stays=canon is not None and target not in PLACING,
-            by_strides=effects.is_by_strides(node),
+            by_strides=effects.is_by_strides(node) and canon is None,
             is_shared=is_shared,
             named=(target, *types),
         )

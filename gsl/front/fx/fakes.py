@@ -239,7 +239,11 @@ class Fakes:
 
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
         """The value that was known of an old node, and the one known of the node that takes its place."""
-        return self._before[old] if old in self._before else self.old.value(old), self.values.value(new)
+        return self.before(old), self.values.value(new)
+
+    def before(self, old: fx.Node) -> Any:
+        """The value that was known of an old node."""
+        return self._before[old] if old in self._before else self.old.value(old)
 
     def move(self, node: fx.Node, note: Callable[[Callable[[], object]], object]) -> None:
         """Note that a call that is kept has arguments that lie otherwise in memory, and so may its result.

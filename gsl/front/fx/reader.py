@@ -12,7 +12,7 @@ from torch._ops import OpOverload
 
 from gsl.front.fx import spellings
 from gsl.front.fx.handle import FxLeaves
-from gsl.front.fx.values import Values, device_of, dim_of
+from gsl.front.fx.values import Values, device_of, dim_of, keeps_elements
 from gsl.front.tree import NOT_COVERED, Canon
 from gsl.graph import CONST, PARAM, SymDim, TensorType
 
@@ -70,7 +70,7 @@ class FxReader:
         args, kwargs = self.arguments(node)
         if node.op == "call_module":
             return spellings.read_module(self.module(node), args, kwargs, self.values.of)
-        if self.detaches_literal(node):
+        if self.detaches_literal(node) or keeps_elements(node, self.values.value):
             return Canon("copy", (node.args[0],))
         canon = spellings.read(node.target, args, kwargs, self.values.of)
         if canon is not None and canon.op == "add" and self.adds_bias(node):
@@ -189,7 +189,8 @@ LIFTING: Final = (*_LIFTS, *_DETACHES)
 """Calls that lift a tensor, or detach what was lifted."""
 
 LOOKING_AROUND: Final = frozenset(
-    id(target) if isinstance(target, OpOverload) else target for target in (*PLACING, *_ADDS, *_DETACHES)
+    id(target) if isinstance(target, OpOverload) else target
+    for target in (*PLACING, *_ADDS, *_DETACHES, torch.ops.aten.as_strided.default)
 )
 """Calls whose reading depends on more than the types of their operands: operators of torch by their addresses, because
 their hashes take long."""

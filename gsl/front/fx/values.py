@@ -239,6 +239,26 @@ def lies_by_rows(value: Any) -> bool:
     ] == [1]
 
 
+def keeps_elements(node: fx.Node, value: Callable[[fx.Node], Any]) -> bool:
+    """True for an ``as_strided`` that leaves each element of its operand in its place; torch writes one behind the mean
+    of images with the channels last, for the strides of axes of one element."""
+    if node.target is not torch.ops.aten.as_strided.default:
+        return False
+    before, after = value(node.args[0]), value(node)  # type: ignore[arg-type]
+    if not isinstance(before, torch.Tensor) or not isinstance(after, torch.Tensor):
+        return False
+    places = [
+        (dim_of(tensor.storage_offset()), [(size, stride) for size, stride in zip(*_lengths(tensor)) if size != 1])
+        for tensor in (before, after)
+    ]
+    return _lengths(before)[0] == _lengths(after)[0] and places[0] == places[1]
+
+
+def _lengths(tensor: torch.Tensor) -> tuple[list[Any], list[Any]]:
+    """The sizes and the strides of a (fake) tensor, without deciding anything about symbolic ones."""
+    return [dim_of(size) for size in tensor.shape], [dim_of(stride) for stride in tensor.stride()]
+
+
 def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     """The fake values of all nodes for these inputs; where a node can't be run on fakes, those before it."""
     from torch._guards import detect_fake_mode

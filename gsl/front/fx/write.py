@@ -27,7 +27,7 @@ from gsl.front.fx.sizes import ComputedSizes
 from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect, Native
-from gsl.front.fx.values import is_elsewhere, is_scalar, type_of_value
+from gsl.front.fx.values import is_elsewhere, is_scalar, keeps_elements, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, OperatorName
@@ -98,7 +98,11 @@ class FxWriter:
         kwargs = fx.node.map_arg(node.kwargs, replace) if node.kwargs else node.kwargs
         if not changed:
             args, kwargs = node.args, node.kwargs
-        target = self._for_any_strides(node) if moved else node.target
+        target: Any = node.target
+        if moved and keeps_elements(node, self.fakes.before):
+            target, args, kwargs = torch.ops.aten.clone.default, args[:1], {}
+        elif moved:
+            target = self._for_any_strides(node)
         if moved and target in effects.DENSE:
             args = (self._dense(args[0]), *args[1:])
         if moved and (count := effects.ROWS.get(target)):

@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.fx import Pass
 from gsl.rules import RULES
 
 q, k, v, mask = (pat.Wildcard() for _ in range(4))
@@ -142,12 +143,57 @@ def test_a_copy_stays_where_its_strides_are_read(name: str) -> None:
     old.compare(new).check()
 
 
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_an_as_strided_that_moves_no_element_hinders_no_rule(is_dynamic: bool) -> None:
+    """Torch writes one behind the mean of images with the channels last, when it decomposes a pooling."""
+
+    class Pooled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm, self.layer = nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            x = torch.relu(self.norm(self.conv(x)))
+            found: torch.Tensor = self.layer(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+            return found
+
+    images = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    sizes = ({0: torch.export.Dim("batch")},) if is_dynamic else None
+    exported = torch.export.export(Pooled().eval(), (images,), dynamic_shapes=sizes).run_decompositions()
+    assert "as_strided" in str(exported.graph)
+    old = Workload.from_exported(exported)
+    new = RULES["conv-batch-norm"](old)
+    assert new.trace.count() == 1
+    old.compare(new).check()
+
+
+@pytest.mark.parametrize("way", ["workload", "in place"])
+def test_it_is_a_copy_where_its_operand_lies_otherwise(way: str) -> None:
+    x = pat.Wildcard()
+    flat = op.Reshape(op.Transpose(op.Exp(x), axes=(1, 0)), newshape=(12,))
+    turned = Subst(op.Exp(x), op.Transpose(op.Reshape(flat, newshape=(4, 3)), axes=(1, 0)), name="turned")
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.as_strided(torch.exp(x), (3, 4), (4, 1)).view(-1) * 2.0
+
+    values = torch.randn(3, 4)
+    module = make_fx(function, tracing_mode="fake")(values)
+    if way == "workload":
+        old = Workload.from_fx(module, (values,))
+        new = turned(old)
+        assert new.trace.count() == 1
+        old.compare(new).check()
+    else:
+        Pass(turned)(module)
+    torch.testing.assert_close((new.mod if way == "workload" else module)(values), function(values))
+
+
 @pytest.mark.parametrize(("mode", "fired"), [("fake", 1), ("real", 0)])
 def test_a_product_above_a_call_by_strides(mode: Any, fired: int) -> None:
     """Its result lies as before, which is known where torch can compute with the values: not with ``real`` ones."""
 
     def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        return torch.as_strided(x.t().contiguous() @ y, (2, 2), (2, 1))
+        return torch.as_strided(x.t().contiguous() @ y, (2, 2), (1, 2))
 
     values = torch.randn(3, 2), torch.randn(3, 2)
     old = Workload.from_fx(make_fx(function, tracing_mode=mode)(*values), values)
