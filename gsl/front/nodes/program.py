@@ -9,6 +9,7 @@ from gsl.errors import FrontEndError, WorkloadError
 from gsl.front.base import Unchangeable
 from gsl.front.nodes.access import Access, shown
 from gsl.graph import Graph, Node, Op, Type, op_name
+from gsl.graph.node import Replaced
 from gsl.graph.subgraph import Subgraph
 from gsl.graph.text import node_names
 from gsl.pause import paused_collector
@@ -78,7 +79,7 @@ class NodesProgram(Unchangeable):
     def _made(self, node: Node, operands: Sequence[Any]) -> Any:
         """The new object of a node. FrontEndError, with the rule if one made the node, where there can be none."""
         try:
-            return self._access.make(_native_op(node), operands, node.attrs, node.native)
+            return self._access.make(node.op, operands, node.attrs, node.native)
         except FrontEndError as error:
             if node.origin is None:
                 raise
@@ -131,7 +132,8 @@ def _read(outputs: Sequence[Any], access: Access) -> Graph:
             inputs = tuple([nodes[id(operand)] for operand in operands])
             nodes[key] = Node(op, inputs, access.attrs_of(item), None, name, item)
         work.pop()
-    graph = Graph(nodes.values(), [nodes[id(output)] for output in outputs], _untyped, typed=False)
+    found = [nodes[id(output)] for output in outputs]
+    graph = Graph(nodes.values(), found, _untyped, typed=False, admits=_check_objects)
     for node, name in node_names(graph).items():
         node.name = name
     return graph
@@ -148,16 +150,16 @@ def _check_path(waiting: Sequence[Any], below: Mapping[int, tuple[Any, ...]], wo
             raise FrontEndError(f"the objects form a cycle, so they are no graph that rules can rewrite: {cycle}")
 
 
-def _native_op(node: Node) -> Op:
-    """The operator of a node that is to be an object. FrontEndError if only graphs of tensors have such nodes."""
-    if isinstance(node.op, Subgraph):
-        raise FrontEndError(f"%{node.name} is an outlined group, which a graph of objects has no form for")
-    if not node.opaque:
-        raise FrontEndError(
-            f"%{node.name} is a {op_name(node.op)}, which a graph of objects has no form for: targets are calls of "
-            "classes or functions of the graph itself"
-        )
-    return node.op
+def _check_objects(replaced: Replaced) -> None:
+    """Raise FrontEndError if a new node can't be an object: only graphs of tensors have such nodes."""
+    for node in replaced.created:
+        if isinstance(node.op, Subgraph):
+            raise FrontEndError("the target is an outlined group, which a graph of objects has no form for")
+        if not node.opaque:
+            raise FrontEndError(
+                f"the target has a {op_name(node.op)}, which a graph of objects has no form for: targets are calls of "
+                "classes or functions of the graph itself"
+            )
 
 
 def _untyped(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, Workload, inside, op, pat
+from gsl import RuleSet, Subst, Workload, inside, op, pat
 from gsl.errors import FrontEndError, PatternError, RewriteError, WorkloadError
 from tests.front.nodes.node_terms import Add, Leaf, Maker, Shift, Term, chain, join, values, workload
 
@@ -96,17 +96,23 @@ def test_a_graph_that_can_only_be_matched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "error"),
+    ("target", "kind"),
     [
-        (lambda x: op.ReLU(x), "a nn.relu, which a graph of objects has no form for"),
-        (lambda x: pat.Tuple(x), "tuple"),
+        (lambda x: op.ReLU(x), "has a nn.relu"),
+        (lambda x: pat.Call(Shift, op.ReLU(x), n=1), "has a nn.relu"),
+        (lambda x: pat.Call(Add, x, pat.Const(2)), "has a const"),
+        (lambda x: pat.Tuple(x), "has a tuple"),
         (lambda x: pat.Fused("group"), "is an outlined group"),
     ],
 )
-def test_targets_are_calls_of_the_graph_itself(target: Any, error: str) -> None:
+def test_a_target_that_no_object_can_be_is_refused_and_other_rules_go_on(target: Any, kind: str) -> None:
     x = pat.Wildcard()
-    with pytest.raises(FrontEndError, match=error):
-        Subst(pat.Call(Shift, x), target(x))(workload(chain(1)[-1]))
+    wrong = Subst(pat.Call(Shift, x), target(x), name="wrong")
+    old = workload(chain(3)[-1])
+    new = RuleSet([wrong, join()])(old)
+    assert new.trace.summary() == {"join": 1}
+    assert values(new.native) == values(old.native)
+    assert f"wrong refused at %Shift: the target {kind}, which a graph of objects has no form for" in str(new.trace)
 
 
 def test_a_new_object_that_is_wrong_inside_of_another_one() -> None:
