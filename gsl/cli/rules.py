@@ -138,13 +138,24 @@ def _split(source: str) -> tuple[str, list[str]]:
 
 
 def _joined(parts: Sequence[str], known: Collection[str]) -> list[str]:
-    """The names that stand between commas; one that is known, and has commas itself, goes before its parts."""
+    """The names that stand between commas; one that is known, and has commas itself, goes before its parts, with or
+    without spaces at the commas."""
+    known_as = {_without_spaces(name): name for name in sorted(known)} | {name: name for name in known}
     names = []
     while parts:
-        length = next((n for n in range(len(parts), 1, -1) if ",".join(parts[:n]).strip() in known), 1)
-        names.append(",".join(parts[:length]).strip())
+        for length in range(len(parts), 0, -1):
+            name = ",".join(parts[:length]).strip()
+            found = known_as.get(name) or known_as.get(_without_spaces(name))
+            if found:
+                break
+        names.append(found or name)
         parts = parts[length:]
     return [name for name in names if name]
+
+
+def _without_spaces(name: str) -> str:
+    """A name without spaces beside its commas."""
+    return ",".join(map(str.strip, name.split(",")))
 
 
 def _chosen(found: FoundRules, names: list[str], place: str) -> Iterator[Subst]:

@@ -123,6 +123,8 @@ def test_a_rule_set_brings_its_strategy(
     ("chosen", "found"),
     [
         ("one,two, fused", ["one,two, fused"]),
+        ("one, two,fused", ["one,two, fused"]),
+        ("two,one,two,fused,one", ["two", "one,two, fused", "one"]),
         ("two,one,two, fused,one", ["two", "one,two, fused", "one"]),
         ("one,two", ["one", "two"]),
         ("two,,one,", ["two", "one"]),
@@ -134,6 +136,18 @@ def test_names_with_commas_go_before_their_parts(chosen: str, found: list[str], 
     code, out, err = gsl("list", f"mine.py:{chosen}", "--json")
     assert (code, err) == (0, "")
     assert [rule["rule"] for rule in json.loads(out)["rules"]] == found
+
+
+@pytest.mark.parametrize("command", ["list", "verify", "apply"])
+@pytest.mark.parametrize(("chosen", "name"), [("a,b", "a,b"), ("a, b", "a, b"), ("a,b,", "a,b"), ("a ,b", "a,b")])
+def test_spaces_tell_two_names_apart(chosen: str, name: str, command: str, here: Path, gsl: Run) -> None:
+    (here / "mine.py").write_text(
+        f"{TWO}c, d = (Subst(op.ReLU(x), op.ReLU(x), name=name) for name in ('a, b', 'a,b'))\n"
+    )
+    options = ["model.pt2", "-o", "new.pt2"] if command == "apply" else []
+    code, out, err = gsl(command, f"mine.py:{chosen}", "--json", *options)
+    assert (code, err) == (0, "")
+    assert [rule["rule"] for rule in json.loads(out)["rules"]] == [name]
 
 
 def test_rule_sets_that_differ(here: Path, gsl: Run) -> None:
