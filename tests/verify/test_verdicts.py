@@ -151,7 +151,25 @@ few = op.ExpandDims(image, axis=2, num_newaxis=1)
 many = op.BroadcastTo(few)
 of_heads = [many.ndim == 5, *(many.shape[axis] == few.shape[axis] for axis in (0, 1, 3, 4))]
 repeated = op.Reshape(many, newshape=many.shape[:1] + attr.Tuple(many.shape[1] * many.shape[2]) + many.shape[3:])
+
+
+def groups(*, times: int, ndim: int | None = None) -> Any:
+    """Attention with several heads of queries for each of keys and values, which are repeated along a new axis."""
+    few = [pat.Wildcard(dtype="float32", ndim=ndim) for _ in range(2)]
+    many = [op.BroadcastTo(op.ExpandDims(each, axis=times, num_newaxis=1)) for each in few]
+    whole = [op.Reshape(each) for each in many]
+    attention = op.Attention(queries, *whole, is_causal=False, enable_gqa=False, scale=1.0)
+    fits = [few[0].shape[1] == few[1].shape[1]]
+    for each, wide, flat in zip(few, many, whole):
+        places = [axis + (axis >= times) for axis in range(4)]
+        fits += [wide.ndim == 5, wide.shape[times] >= 2, flat.ndim == 4, flat.shape[1] == queries.shape[1]]
+        fits += [each.shape[axis] == wide.shape[place] for axis, place in enumerate(places)]
+        fits += [wide.shape[place] == flat.shape[axis] for axis, place in ((0, 0), (2, 3), (3, 4))]
+    return attention, attention.like(queries, *few, enable_gqa=True), *fits
+
+
 WRONG_IN_FEW_CASES = {
+    "heads of keys and values behind each other": groups(times=1, ndim=4),
     "rows of heads behind each other": (repeated, op.Tile(image, reps=attr.Tuple(1, many.shape[2], 1, 1)), *of_heads),
     "int64 by way of int32": (cast(n, "int32", "int64"), n),
     "a sum of bytes that are cast": (cast(a + b, "int32"), cast(a, "int32") + cast(b, "int32")),
@@ -174,6 +192,8 @@ WRONG_IN_FEW_CASES = {
                                     strided.kernel_size[0] == 1),
 }  # fmt: skip
 RIGHT_IN_ALL = {
+    "each head of keys and values several times": groups(times=2, ndim=4),
+    "each head of keys and values of any rank several times": groups(times=2),
     "each head several times": (repeated, op.Repeat(image, repeats=many.shape[2], axis=1), *of_heads),
     "int32 by way of int64": (cast(m, "int64", "int32"), m),
     "two slopes that are not negative": (leaky, slope, inner.alpha > 0, leaky.alpha > 0),

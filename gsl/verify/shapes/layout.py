@@ -186,15 +186,23 @@ def _completed(shape: Sequence[int | None], elements: int) -> tuple[int, ...]:
     return tuple([size if size is not None else rest if i == open_[0] else 1 for i, size in enumerate(shape)])
 
 
-def _wanted(s: Solver, draft: NodeDraft) -> Goal:
-    """The goal of a draft, of an expansion with the rank that follows from that of its operand."""
+def _wanted(s: Solver, draft: NodeDraft, most: int | None = None) -> Goal:
+    """The goal of a draft; of an expansion, with what follows from that of its operand. A rank that is free is at most
+    ``most``."""
     goal = s.wanted(draft, ANY)
-    if goal.rank is None and draft.op in ("broadcast_to", "expand_dims"):
-        rank = _wanted(s, draft.operand(0)).rank
-        if rank is not None:
-            more = s.given_attr(draft, "num_newaxis")[1] or 1 if draft.op == "expand_dims" else 0
-            return Goal(None, goal.dtype, rank + more)
-    return goal
+    if most is not None and goal.rank is not None and goal.rank > most:
+        goal = s.wanted(draft, Goal(ndim=most))
+    if goal.rank is not None or draft.op not in ("broadcast_to", "expand_dims"):
+        return goal
+    more = s.given_attr(draft, "num_newaxis")[1] or 1 if draft.op == "expand_dims" else 0
+    below = _wanted(s, draft.operand(0), None if most is None else most - more)
+    if below.rank is None:
+        return goal
+    is_given, axis = s.given_attr(draft, "axis")
+    if not is_given or draft.op == "broadcast_to":
+        return Goal(None, goal.dtype, below.rank + more)
+    sizes, axis = below.sizes(below.rank), axis % (below.rank + 1)
+    return Goal((*sizes[:axis], *[1] * more, *sizes[axis:]), goal.dtype)
 
 
 def _refactored(s: Solver, shape: Sequence[int], goal: Goal) -> tuple[int, ...]:
@@ -267,7 +275,7 @@ def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     rank = s.rank(goal) if wanted is None else len(wanted)
     full = tuple([s.size(size) for size in (wanted or [None] * rank)])
     draft.sizes = list(full)
-    narrow = _wanted(s, x)
+    narrow = _wanted(s, x, rank)
     cut = s.choices.index(rank + 1) if narrow.rank is None else max(0, rank - narrow.rank)
     few = narrow.sizes(rank - cut)
     only = s.choices.index(rank - cut) if few and s.choices.index(2) else None
