@@ -262,6 +262,10 @@ class FunctionScope:
         self.looked_up.append(var)
         return self.function.lookup(var)
 
+    def is_used_once(self, var: Any) -> bool:
+        """True if one binding of the function uses the variable, and its result does not."""
+        return len(self.function.users.get(var, ())) == 1 and var not in self.function.used_by_result
+
     def type_of(self, expr: Any) -> Type | None:
         """The type of an expression, ``None`` where its shape or dtype is not known.
 

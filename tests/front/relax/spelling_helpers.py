@@ -24,6 +24,9 @@ class Variables:
     def lookup(self, var: Any) -> Any | None:
         return self.bound.get(var)
 
+    def is_used_once(self, var: Any) -> bool:
+        return var in self.bound
+
     def type_of(self, expr: Any) -> Type | None:
         return type_of(expr, self.dims, self.lookup)
 

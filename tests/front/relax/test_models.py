@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from demo.models import settle
 from gsl import Workload
+from gsl.rules import BOOK, IDIOMS, NORMAL
 from tests.front.relax.relax_helpers import exported
 from tests.helpers.book import EVERY_RULE
 
@@ -78,3 +79,61 @@ def test_a_model_is_rewritten_and_still_computes_the_same(name: str) -> None:
     assert gone in wl.op_counts()
     assert gone not in new.op_counts()
     assert Workload.from_exported(program, name=f"{name} in torch").compare(new).check()
+
+
+def attention(q: Any, k: Any, v: Any, mask: Any = 0.0) -> Any:
+    return torch.softmax(q @ k.transpose(-2, -1) * 0.5 + mask, -1) @ v
+
+
+class Attention(nn.Module):
+    """Attention that is written out, between what ``before`` makes of the operands and what ``after`` makes of it."""
+
+    def __init__(self, before: Callable[[Any], Any], after: Callable[[Any], Any], mask: torch.Tensor | None) -> None:
+        super().__init__()
+        self.before, self.after = before, after
+        self.mask = mask
+
+    def forward(self, x: torch.Tensor) -> Any:
+        q, k, v = map(self.before, (x, x + 1.0, x * 2.0))
+        return self.after(attention(q, k, v, 0.0 if self.mask is None else self.mask))
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def heads(x: torch.Tensor) -> torch.Tensor:
+    return x.view(*x.shape[:-1], 2, -1).transpose(1, 2)
+
+
+def joined(x: torch.Tensor) -> torch.Tensor:
+    return x.transpose(1, 2).flatten(2)
+
+
+WRITTEN: dict[str, tuple[Any, Any, torch.Tensor | None, tuple[int, ...]]] = {
+    "heads before places": (same, same, None, (2, 2, 3, 4)),
+    "heads behind places": (heads, joined, None, (2, 3, 8)),
+    "with a mask": (heads, joined, torch.randn(3, 3), (2, 3, 8)),
+    "without heads": (same, same, None, (2, 3, 4)),
+    "with two axes of heads": (same, same, None, (2, 2, 2, 3, 4)),
+    "used twice": (same, lambda y: (y, y.transpose(1, 2)), None, (2, 2, 3, 4)),
+    "transposed twice": (same, lambda y: (y.transpose(1, 2), y.transpose(1, 2) + 1.0), None, (2, 2, 3, 4)),
+}
+SETS = {"the book": BOOK, "normal": NORMAL, "idioms": IDIOMS, "both": NORMAL + IDIOMS, "every rule": EVERY_RULE}
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("rules", SETS)
+@pytest.mark.parametrize("name", [*WRITTEN, *MODELS])
+def test_rules_find_nothing_more_in_what_they_have_written(name: str, rules: str) -> None:
+    torch.manual_seed(0)
+    if name in WRITTEN:
+        before, after, mask, shape = WRITTEN[name]
+        model, x = Attention(before, after, mask), torch.randn(shape)
+    else:
+        model, x = MODELS[name][0]()
+    old = Workload.from_relax(exported(model, x)[1])
+    new = SETS[rules](old, iterative=True)
+    again = Workload.from_relax(new.mod)
+    assert SETS[rules](again, iterative=True).trace.summary() == {}
+    old.compare(again).check()

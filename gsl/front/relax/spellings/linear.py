@@ -113,6 +113,7 @@ def _bias_add(w: RelaxLowering, data: Any, bias: Any, axis: int) -> Any:
 
 _SWAP: Final = (0, 2, 1, 3)
 """Relax wants the heads after the places of the sequence, GSL before them."""
+_ATTENTION_CALLS: Final = ("relax.nn.attention", "relax.nn.attention_bias")
 
 
 def _attention(
@@ -151,9 +152,32 @@ def _read_attention(r: RelaxCall) -> Canon:
     unread_unless(r["window_size"] is None and (causal is None or len(r.operands) == 3))
     # The lower right corner is the same if there is as much to attend to as there is that attends.
     unread_unless(causal in (None, "TopLeft") or (causal == "BottomRight" and r.type(0).shape[1] == r.type(1).shape[1]))
-    swapped = [Canon("transpose", (x,), {"axes": _SWAP}) for x in r.operands[:3]]
+    swapped = [_swapped(r, x) for x in r.operands[:3]]
     attrs = {"scale": None if scale is None else number(scale), "is_causal": causal is not None}
     return Canon("transpose", (Canon("nn.attention", (*swapped, *r.operands[3:]), attrs),), {"axes": _SWAP})
+
+
+def _swapped(r: RelaxCall, x: Any) -> Any:
+    """An operand of attention with its heads before its places: what the program has transposed, if it has done so."""
+    source = r.produced(x)
+    if is_call(source, "relax.permute_dims") and RelaxCall(source, r.scope)["axes"] == _SWAP:
+        return source.args[0]
+    return Canon("transpose", (x,), {"axes": _SWAP})
+
+
+def _read_permute_dims(r: RelaxCall) -> Canon:
+    """A transposition; attention itself, if that is transposed here and has no other use."""
+    source, axes = r.produced(r.x), r["axes"]
+    if axes == _SWAP and is_call(source, *_ATTENTION_CALLS):
+        try:
+            whole = _read_attention(RelaxCall(source, r.scope))
+        except TvmUnread:
+            whole = None
+        if whole is not None and r.scope.is_used_once(r.x):
+            (found,) = whole.operands
+            assert isinstance(found, Canon)
+            return found
+    return Canon("transpose", (r.x,), {"axes": axes})
 
 
 # ---------------------------------------------------------------- convolutions
@@ -193,11 +217,14 @@ ROWS: Final = (
     TvmRow("nn.bias_add", _bias_add),
     TvmRow("einsum", lambda w, data, equation: w.call("einsum", spread(data), equation), {"einsum": _read_einsum}),
     TvmRow("nn.attention", _attention, {"nn.attention": _read_attention, "nn.attention_bias": _read_attention}),
+    row("transpose", "permute_dims", read=_read_permute_dims),
     *[row(op, write=_convolution(op)) for op in CONVOLUTIONS],
 )
 
 LOOKS_AT: Final[Mapping[str, frozenset[str]]] = {
     "relax.matmul": frozenset(("relax.permute_dims",)),
+    "relax.permute_dims": frozenset(_ATTENTION_CALLS),
+    **dict.fromkeys(_ATTENTION_CALLS, frozenset(("relax.permute_dims",))),
     "relax.add": frozenset(("relax.matmul", *(f"relax.{name}" for name in CONVOLUTIONS))),
 }
 """The operators of the calls at which readings look that depend on the computation of the arguments."""

@@ -240,7 +240,6 @@ ROWS: Final = (
         "reshape": _read_reshape, "flatten": _read_flatten, "nn.batch_flatten": _read_flatten,
     }),
     TvmRow("reshape_like", _reshape),
-    row("transpose", "permute_dims"),
     row("expand_dims", write=_expand_dims, read=_read_expand_dims),
     row("squeeze", write=_squeeze),
     row("reverse", "flip", write=_reverse),

@@ -32,6 +32,9 @@ class RelaxScope(Protocol):
     def lookup(self, var: Any) -> Any | None:
         """The expression that is bound to the variable in the function; ``None`` for a parameter."""
 
+    def is_used_once(self, var: Any) -> bool:
+        """True if one binding of the function uses the variable, and its result does not."""
+
     def type_of(self, expr: Any) -> Type | None:
         """The type of an expression, ``None`` where its shape or dtype is not known."""
 
