@@ -140,7 +140,16 @@ class Variadic(Pattern):
             yield f"max_len={self.max_len}"
 
     def parts(self) -> Iterator[Any]:
-        yield from (f"{self.label}(", *listed((*self.arguments(), *self.bounds())), ")")
+        field, *length = self.arguments()
+        yield from (f"{self.label}(", *listed((field, *self.own(), *length, *self.bounds())), ")")
+
+    def own(self) -> Iterator[str]:
+        """The arguments that say what each instance has of its own, as text."""
+        for name in ("templates", "first"):
+            if patterns := getattr(self, name):
+                yield f"{name}=[{', '.join(pattern.label for pattern in patterns)}]"
+        if self.symbol is not None:
+            yield f"index={self.symbol!r}"
 
     def children(self) -> Iterator[Pattern]:
         yield self.field
@@ -184,6 +193,10 @@ class Segment(Variadic):
             field = Wildcard()
             templates = (field,)
         super().__init__(field, templates, first, index, length, min_len, max_len)
+
+    def own(self) -> Iterator[str]:
+        """As of a variadic; of any fields, there is nothing to say."""
+        return iter(()) if isinstance(self.field, Wildcard) and self.templates == (self.field,) else super().own()
 
     def bounds(self) -> Iterator[str]:
         """The arguments that say how many fields it stands for, as text."""

@@ -446,7 +446,11 @@ def deep(levels: int) -> pat.Pattern:
         (pat.Cond(CONV.groups == 1, X, W), "Cond((nn.conv2d.groups == 1), Wildcard, Variable)"),
         (pat.Match(ALT, [X, W]), "Match(Alt, Wildcard, Variable)"),
         (CONV.like(W, X, groups=2), "nn.conv2d.like(Variable, Wildcard, groups=2)"),
-        (GROUP, "Variadic(nn.relu(Variable))"),
+        (GROUP, "Variadic(nn.relu(Variable), templates=[nn.relu])"),
+        (
+            pat.Variadic(TEMPLATE, [TEMPLATE, W], [SPLIT, X], attr.Symbol(), 3),
+            "Variadic(nn.relu(Variable), templates=[nn.relu, Variable], first=[split, Wildcard], index=i, length=3)",
+        ),
         (pat.Variadic(TEMPLATE, length=GROUP.length), "Variadic(nn.relu(Variable), length=Variadic.length)"),
         (pat.Variadic(TEMPLATE, min_len=2, max_len=3), "Variadic(nn.relu(Variable), min_len=2, max_len=3)"),
         (pat.Segment(min_len=1), "Segment(Wildcard, min_len=1, greedy=False)"),

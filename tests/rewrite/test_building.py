@@ -237,7 +237,8 @@ def each(field: Any, **options: Any) -> Subst:
                      "Wildcard is part of an alternative that was not matched",
                      id="a template"),
         pytest.param(Subst(heads, lambda match: [heads] * 3, name="r"), three,
-                     "Variadic(nn.dense(Wildcard, Wildcard), min_len=2) is part of an alternative that was not matched",
+                     "Variadic(nn.dense(Wildcard, Wildcard), templates=[nn.dense, Wildcard], min_len=2) is part of an "
+                     "alternative that was not matched",
                      id="a variadic"),
         pytest.param(each(op.Dense(data, heads(weight, i + 1))), three,
                      "there is no instance 3 of Wildcard: it has 3",

@@ -94,11 +94,11 @@ r (test_explain.py): no match
             """\
 r (test_explain.py): no match
   1. 2 of 3 patterns matched, then
-     Variadic(tanh(Wildcard), min_len=3) (test_explain.py)
+     Variadic(tanh(Wildcard), templates=[tanh, Wildcard], min_len=3) (test_explain.py)
      at %tanh
      instances: expected 3 or more, found 2
   2. 2 of 3 patterns matched, then
-     Variadic(tanh(Wildcard), min_len=3) (test_explain.py)
+     Variadic(tanh(Wildcard), templates=[tanh, Wildcard], min_len=3) (test_explain.py)
      at %tanh_1
      instances: expected 3 or more, found 1""",
             id="instances",
