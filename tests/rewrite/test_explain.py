@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, attr, op, pat
+from gsl import Subst, attr, is_op, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Effect, Graph
 from tests.helpers.graphs import Builder, graph
@@ -282,3 +282,101 @@ def test_a_demand_on_the_type_of_what_is_no_tensor(demand: dict[str, Any], shown
     rule = Subst(op.Add(op.ReLU(pat.Wildcard(**demand)), y), y, name="r")
     view = graph(lambda b: b.call("add", b.call("nn.relu", b.tuple(b.input("x", 4))), b.input("y", 4)))
     assert f"type: expected {shown}, found (float32[4])" in text(rule, view)
+
+
+# What is drawn: the marks of the boxes, and the lines below the panels.
+
+
+def marked(panel: Any) -> dict[str, str]:
+    """The marks in a panel, by the titles of the boxes."""
+    found, work = {}, list(panel.diagram.boxes)
+    for box in work:
+        work += box.inside
+        if box.marks:
+            found[box.lines[0]] = " ".join(mark.text for mark in box.marks)
+    return found
+
+
+def two_chains(b: Builder) -> list[Any]:
+    tanh = b.call("tanh", b.input("x", 4))
+    return [b.call("exp", b.call("nn.relu", b.call("nn.relu", tanh))), b.call("abs", tanh)]
+
+
+def three_alike(b: Builder) -> list[Any]:
+    return [b.call("tanh", b.input(f"x{number}", 4)) for number in range(3)]
+
+
+FEW = pat.Variadic(EACH, templates=[EACH, y], min_len=2)
+i = attr.Symbol()
+FITS, FAILS = "a pattern, and the node that fits it", "what does not fit"
+TWO_RELUS = is_op("nn.relu") >> is_op("nn.relu")
+DRAWN: dict[str, tuple[Any, Any, list[dict[str, str]], tuple[str, ...], list[str], tuple[str, ...]]] = {
+    "a match": (
+        lambda: Subst(op.Exp(op.ReLU(x)), op.Tanh(x), name="r"),
+        two_chains,
+        [{"x0": "3", "nn.relu": "2", "exp": "1"}, {"nn.relu": "2", "exp": "1"}],
+        (),
+        [FITS],
+        ("1 match",),
+    ),
+    "a place that fails, and an absent operator": (
+        lambda: Subst(op.Exp(op.ReLU(op.Abs(x)) + op.Cos(x)), x, name="r"),
+        two_chains,
+        [{"add": "!", "cos": "!", "exp": "1"}, {"nn.relu": "!", "exp": "1"}],
+        ("operator: expected add, found nn.relu",),
+        [FITS, FAILS],
+        ("no match", "the graph has no call of add", "the graph has no call of cos"),
+    ),
+    "nothing to start from": (
+        lambda: Subst(op.Cos(x), x, name="r"),
+        two_chains,
+        [{"cos": "!"}],
+        (),
+        [FITS, FAILS],
+        ("no match", "the graph has no call of cos"),
+    ),
+    "a node that is used elsewhere": (
+        lambda: Subst(op.ReLU(op.Tanh(x)), op.ReLU(x), extern_use=False, name="r"),
+        two_chains,
+        [{"x0": "2", "tanh": "1 !", "nn.relu": "3"}, {"x": "2", "tanh": "1 !", "nn.relu": "3"}],
+        ("use outside: expected no user outside the match, found %abs (abs)",),
+        [FITS, FAILS],
+        ("no match",),
+    ),
+    "a refused match": (
+        lambda: Subst(op.Exp(x), op.Sum(x, axis=0), name="r"),
+        two_chains,
+        [{"x0": "2", "exp": "1"}, {"nn.relu": "2", "exp": "1 !"}],
+        ("refused: %exp is float32[4], but its replacement <sum: sum> is float32[]",),
+        [FITS, FAILS],
+        ("1 match, each of them refused",),
+    ),
+    "the uses of a sequence": (
+        lambda: Subst(TWO_RELUS, lambda match: list(match.outputs), name="r"),
+        two_chains,
+        [{"nn.relu(…)": "2"}, {"nn.relu": "1 !"}],
+        ("refused: the target is what was matched",),
+        [FITS, FAILS],
+        ("1 match, each of them refused",),
+    ),
+    "instances": (
+        lambda: Subst(FEW, pat.Variadic(op.Exp(FEW(y, i)), index=i, length=FEW.length), name="r"),
+        three_alike,
+        [{"x0": "2", "tanh": "1"}, {"x0": "2", "x1": "2", "x2": "2", "tanh": "1"}],
+        (),
+        [FITS],
+        ("1 match",),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_what_is_marked_in_a_drawing(name: str) -> None:
+    make, source, marks, lines, legend, notes = DRAWN[name]
+    figure = make().explain(graph(source)).visualize().figure
+    assert [marked(panel) for panel in figure.panels] == marks
+    assert [panel.title for panel in figure.panels] == ["source", "graph"][: len(marks)]
+    assert " ".join(map(str.strip, figure.panels[-1].lines)) == " ".join(lines)
+    assert [text for _, _, text in figure.legend] == legend
+    first, *more = figure.notes
+    assert (first.partition(": ")[2], *more) == notes
