@@ -73,14 +73,12 @@ def untouched(rules: Iterable[Subst], program: Any, tidy: bool, iterative: bool,
 
 
 def why_kept(rules: Sequence[Subst], subject: Any) -> str | None:
-    """The reason why the program of a workload stays as it is though rules match in it; ``None`` if it does not stay.
-    """
+    """The reason why the program of a workload stays as it is though rules match in it; ``None`` if it does not stay."""
     kept = getattr(getattr(subject, "program", None), "kept", None)
     if kept is None:
         return None
     trace: Trace = rewrite(rules, subject).trace
-    stays = not trace.firings and any(refused.reason == kept for refused in trace.refused)
-    return str(kept) if stays else None
+    return str(kept) if any(refused.reason == kept for refused in trace.refused) else None
 
 
 def everywhere(work: RoundWork) -> RoundsWithin:

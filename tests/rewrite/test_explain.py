@@ -302,6 +302,11 @@ def two_chains(b: Builder) -> list[Any]:
     return [b.call("exp", b.call("nn.relu", b.call("nn.relu", tanh))), b.call("abs", tanh)]
 
 
+def of_itself(b: Builder) -> list[Any]:
+    data = b.input("x", 4)
+    return [b.call("add", data, data), b.call("nn.leaky_relu", b.call("abs", b.call("exp", data)), alpha=0.25)]
+
+
 def three_alike(b: Builder) -> list[Any]:
     return [b.call("tanh", b.input(f"x{number}", 4)) for number in range(3)]
 
@@ -358,6 +363,22 @@ DRAWN: dict[str, tuple[Any, Any, list[dict[str, str]], tuple[str, ...], list[str
         ("refused: the target is what was matched",),
         [FITS, FAILS],
         ("1 match, each of them refused",),
+    ),
+    "a start that fails": (
+        lambda: Subst(op.LeakyReLU(op.Abs(x), alpha=0.5), x, name="r"),
+        of_itself,
+        [{"nn.leaky_relu": "!"}, {"nn.leaky_relu": "!"}],
+        ("alpha: expected 0.5, found 0.25",),
+        [FITS, FAILS],
+        ("no match",),
+    ),
+    "several patterns at one node": (
+        lambda: Subst(op.Add(x, y), op.Multiply(x, y), name="r"),
+        of_itself,
+        [{"x0": "2", "x1": "3", "add": "1"}, {"x": "2,3", "add": "1"}],
+        (),
+        [FITS],
+        ("1 match",),
     ),
     "instances": (
         lambda: Subst(FEW, pat.Variadic(op.Exp(FEW(y, i)), index=i, length=FEW.length), name="r"),

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
+import pytest
 import torch
 
 from gsl import Subst, op, pat
 from gsl.graph import PARAM, Effect, Graph, Node
+from gsl.rewrite.apply import apply, repeat
 from gsl.rewrite.fold import fold
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate as meaning
@@ -154,3 +156,33 @@ def test_what_is_not_needed_any_more_is_let_go() -> None:
     assert len(alive) == 10
     assert most[-1] == 11
     assert max(most) <= 11
+
+
+@pytest.mark.parametrize(
+    ("when", "steps", "folded"),
+    [
+        ("never", None, 0),
+        ("in each round", None, 2),
+        ("in each round", 1, 1),
+        ("at the end", None, 2),
+        ("at the end", 2, 2),
+        ("at the end", 1, 0),
+        ("at the end", 0, 0),
+    ],
+)
+def test_a_repeated_trace_folds_where_it_did(when: str, steps: int | None, folded: int) -> None:
+    """A search folds when it has decided, and not in its rounds."""
+    sides = [("x", "w", "v"), ("y", "a", "b")]
+    view = graph(lambda b: [
+        b.call("add", *[b.call("nn.dense", data, b.param(name, 3, 3)) for name in names])
+        for data, names in [(b.input(data, 2, 3), names) for data, *names in sides]
+    ])  # fmt: skip
+    rule = Subst(op.Dense(x, w) + op.Dense(x, v), op.Dense(x, w + v), name="sum")
+    new, trace = apply([rule], view, evaluate=evaluate if when == "in each round" else None)
+    if when == "at the end":
+        trace.folded += fold(new, evaluate)
+    again, done = repeat(trace, view, steps, evaluate)
+    assert (done.count(), done.folded) == (2 if steps is None else steps, folded)
+    assert same_numbers(view, again)
+    if steps is None:
+        assert (ops(again), done.folded) == (ops(new), trace.folded)
