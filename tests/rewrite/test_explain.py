@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -284,6 +285,16 @@ def test_a_demand_on_the_type_of_what_is_no_tensor(demand: dict[str, Any], shown
     assert f"type: expected {shown}, found (float32[4])" in text(rule, view)
 
 
+def test_a_graph_within_is_told_if_the_rule_comes_near_to_it() -> None:
+    rule = Subst(op.Exp(op.Tanh(x)), op.ReLU(x), name="r")
+    near = rule.explain(graph(lambda b: b.call("exp", b.input("x", 4))))
+    nothing = rule.explain(graph(lambda b: b.call("abs", b.input("x", 4))))
+    parts = {"near": near, "nothing": nothing, "match": rule.explain(view())}
+    lines = str(replace(nothing, inside=parts)).splitlines()
+    assert [line for line in lines if line.startswith("in ")] == ["in near", "in match"]
+    assert f"  {str(near).splitlines()[0]}" in lines
+
+
 # What is drawn: the marks of the boxes, and the lines below the panels.
 
 
@@ -401,3 +412,8 @@ def test_what_is_marked_in_a_drawing(name: str) -> None:
     assert [text for _, _, text in figure.legend] == legend
     first, *more = figure.notes
     assert (first.partition(": ")[2], *more) == notes
+
+
+def test_a_drawing_shows_the_neighbours_of_calls_and_not_those_of_inputs() -> None:
+    (_, panel) = Subst(op.Abs(op.Exp(x)), x, name="r").explain(graph(of_itself)).visualize().figure.panels
+    assert [box.lines[0] for box in panel.diagram.boxes] == ["x", "exp", "abs", "nn.leaky_relu"]
