@@ -262,6 +262,21 @@ def test_halves_are_as_precise_as_before(dtype: torch.dtype) -> None:
     assert after <= 1.5 * before
 
 
+@pytest.mark.parametrize("is_where", [False, True])
+def test_places_are_hidden_by_the_least_number_of_double_precision(is_where: bool) -> None:
+    least = torch.finfo(torch.float64).min
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.mT
+        masked = torch.where(m == 0, scores, least) if is_where else scores.masked_fill(m < 0, least)
+        return masked.softmax(-1) @ v
+
+    tensors = [x.double() for x in given()]
+    new = IDIOMS(Workload.from_exported(exported(function, *tensors)), iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    torch.testing.assert_close(new.exported.module()(*tensors), function(*tensors))
+
+
 # ---------------------------------------------------------------- verdicts
 
 STEPS = [(), (scaled,), (masked,), (viewed,), (clamped,), (shifted,)]

@@ -85,11 +85,13 @@ def masked(scores: Scores) -> Scores:
     before, plus, minus = scores.mask, as_numbers(m, x), as_numbers(n, x)
     # A single number beside a mask takes the dtype of that.
     more, less = (pat.Cond(mask.ndim == 0, mask, numbers) for mask, numbers in ((m, plus), (n, minus)))
+    # Two numbers make a mask of float32, which does not hold the least one of float64.
+    zero = pat.Cond(x.dtype == "float64", op.Zeros(shape=(), dtype="float64"), 0.0)
     masks = [
         pat.Cond(scores.masked, among, alone)
         for among, alone in (
-            (op.Where(keep, before, low), op.Where(keep, 0.0, low)),
-            (op.Where(hide, least, before), op.Where(hide, least, 0.0)),
+            (op.Where(keep, before, low), op.Where(keep, zero, low)),
+            (op.Where(hide, least, before), op.Where(hide, least, zero)),
             (before + more, plus),
             (before - less, -minus),
         )
