@@ -562,6 +562,13 @@ SAME: dict[str, list[C]] = {
         c(torch.sum, ints, dtype=torch.float32), c("sum", ints, dtype=torch.float32),
         c(aten.sum.default, ints, dtype=torch.float32),
     ],
+    "sum in few bits": [
+        c(torch.sum, ints, 1, dtype=torch.int8), c(aten.sum.dim_IntList, ints, [1], dtype=torch.int8),
+    ],
+    "product in few bits": [
+        c(torch.prod, ints, 1, dtype=torch.int32), c(aten.prod.dim_int, ints, 1, dtype=torch.int32),
+    ],
+    "sum of truth values": [c(torch.sum, x, 1, dtype=torch.bool), c("sum", x, 1, dtype=torch.bool)],
     "mean": [
         c(torch.mean, x, 1, True), c("mean", x, dim=1, keepdim=True), c("mean", x, -1, keepdims=True),
         c(aten.mean.dim, x, [-1], True),

@@ -36,7 +36,17 @@ def axes(dim: Any) -> tuple[int, ...] | None:
 
 
 def _reduction(op: str) -> FxLift:
-    return lambda c: Canon(op, (cast_first(c),), {"axis": axes(c.dim), "keepdims": flag(c.keepdim)})
+    """A reduction in its ``dtype``, if it has one. That of integers is in int64, and loses bits in a narrower one."""
+
+    def read(c: BoundCall) -> Canon:
+        result = Canon(op, (cast_first(c),), {"axis": axes(c.dim), "keepdims": flag(c.keepdim)})
+        name = "int64" if c.dtype is None else dtype_name(c.dtype)
+        return Canon("cast", (result,), {"dtype": name}) if name in _NARROWER else result
+
+    return read
+
+
+_NARROWER: Final = ("bool", "uint8", "int8", "int16", "int32")
 
 
 def _plain(op: str, *, empty: bool = False) -> FxLift:
@@ -223,7 +233,5 @@ ROWS: Final = (
     FxRow("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
     row("cumsum", words("cumsum"), "input dim dtype=None", read=_cumsum, write=_write_cumsum),
 )  # fmt: skip
-FIELDS: Final = tuple(
-    FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min")
-)
+FIELDS: Final = tuple(FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min"))
 """``max(x, dim)`` returns the values and where they are."""
