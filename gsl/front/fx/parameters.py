@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -337,21 +337,29 @@ class ExportedParameterStore:
     def _inputs(self, graph: fx.Graph) -> list[InputSpec]:
         """The specs of the placeholders; weights that lost their last user are removed with theirs."""
         signature = self.old.graph_signature
-        used_before = {node.name for node in self.old.graph.find_nodes(op="placeholder") if node.users}
         specs = {spec.arg.name: spec for spec in signature.input_specs} | self._added
+        lost = self._used(self.old.graph, specs) - self._used(graph, specs)
         written = {*signature.buffers_to_mutate.values(), *signature.parameters_to_mutate.values()}
         result: list[InputSpec] = []
         removed: list[InputSpec] = []
         for node in graph.find_nodes(op="placeholder"):
             spec = specs[node.name]
             is_weight = spec.kind in _PREFIX and spec.target not in written
-            if is_weight and not node.users and node.name in used_before:
+            if is_weight and self._tensor(spec) in lost:
                 graph.erase_node(node)
                 removed.append(spec)
             else:
                 result.append(dataclasses.replace(spec, arg=copy.copy(spec.arg)))
         self._forget(removed, {spec.target for spec in result})
         return result
+
+    def _used(self, graph: fx.Graph, specs: Mapping[str, InputSpec]) -> set[Hashable]:
+        """The tensors of the placeholders that have users; of tied weights, an export reads one."""
+        return {self._tensor(specs[node.name]) for node in graph.find_nodes(op="placeholder") if node.users}
+
+    def _tensor(self, spec: InputSpec) -> Hashable:
+        """What is the same for tied weights."""
+        return id(self.state[spec.target]) if spec.target in self.state else spec.arg.name
 
     def _forget(self, removed: list[InputSpec], used: set[str | None]) -> None:
         """Drop the tensors of removed placeholders, unless they are used under another name."""

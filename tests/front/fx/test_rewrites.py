@@ -391,6 +391,32 @@ def test_constants(way: str) -> None:
     assert head[0].shape == stored.build()(IMAGE)[0].shape
 
 
+class TiedLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.first(x), self.second(x).relu()
+
+
+def test_tied_weights_go_together() -> None:
+    """An export reads one of them; neither is left over, but all are as long as one is read."""
+    x, w = pat.Wildcard(), pat.Param()
+    layer = op.Dense(x, w)
+    halved = op.Dense(x * 0.5, w * 2.0)
+    wl = Workload.from_torch(TiedLayers(), (torch.randn(2, 4),))
+    assert [*wl.exported.state_dict] == ["first.weight", "second.weight"]
+    one = Subst(op.ReLU(layer), op.ReLU(halved))(wl)
+    assert {"first.weight", "second.weight"} < {*one.exported.state_dict}
+    both = Subst(layer, halved)(wl)
+    assert not {"first.weight", "second.weight"} & {*both.exported.state_dict}
+    for new in (one, both):
+        wl.compare(new).check()
+        torch.export.save(new.exported, io.BytesIO())
+
+
 def test_saved_and_decomposed_after_a_rewrite(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.fx.config, "do_not_emit_stack_traces", False)
     program = program_by("exported", ConvNet(), IMAGE)
