@@ -212,8 +212,10 @@ class Checker:
             if new is not old and not fresh:
                 node = next((n for n in seen_through((old, new)) if self.changed.get(n, -1) > low), None)
                 if node is not None:
+                    call = self.lasting[bisect_left(self.lasting, self.changed[node], key=_index)]
                     raise Refusal(
-                        f"%{node.name} is changed in place later, so it matters whether %{old.name} shares its memory"
+                        f"%{node.name} may be changed in place later, by %{call.name}, so it matters whether "
+                        f"%{old.name} shares its memory"
                     )
 
     def _written(self, replacement: Replacement) -> None:
