@@ -73,7 +73,7 @@ def untouched(rules: Iterable[Subst], program: Any, tidy: bool, iterative: bool,
 
 
 def why_kept(rules: Sequence[Subst], subject: Any) -> str | None:
-    """The reason why the program of a workload stays as it is though rules match in it; ``None`` if it does not stay."""
+    """The reason why the program of a workload stays as it is though rules match in it; ``None`` if it does not."""
     kept = getattr(getattr(subject, "program", None), "kept", None)
     if kept is None:
         return None
