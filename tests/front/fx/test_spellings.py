@@ -738,7 +738,7 @@ def test_rows_have_the_parameters_of_the_functions() -> None:
     c(operator.getitem, x, (slice(None), [0, 1])), c(torch.all, mask, dim=()), c(torch.std, x, dim=[]),
     c(torch.unbind, x), c("contiguous", x, memory_format=torch.channels_last),
     c(aten.clone.default, x, memory_format=torch.channels_last), c("detach", x), c(torch.rand, 2),
-    c("masked_fill", ints, mask, 0.5),
+    c("masked_fill", ints, mask, 0.5), c("masked_fill", mask, mask, 2),
     c(torch.where, mask), c(torch.max, x, 1), c("sort", x),
     c(torch.zeros, 2, device="meta"), c(torch.zeros, 2, requires_grad=True),
     c(F.conv2d, img, kernel, padding="same", stride=2),

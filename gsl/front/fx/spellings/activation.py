@@ -145,10 +145,12 @@ def _where(c: BoundCall) -> Canon:
 def _masked_fill(c: BoundCall) -> Canon:
     x, value = tensor(c, c.input), operand(c, c.value)
     if is_number(value):
+        found = c.tensor_type(x)
         fits = isinstance(value, int) or is_floating(c, x)
         # An integer tensor would not take a number that is none.
-        unread_unless(fits or (c.tensor_type(x) is None and not float(value).is_integer()))
-        unread_unless(not isinstance(value, bool))
+        unread_unless(fits or (found is None and not float(value).is_integer()))
+        # Truth values stay truth values, whatever the number.
+        unread_unless(not isinstance(value, bool) and (found is None or found.dtype != "bool"))
     else:
         unread_unless(c.ndim(value) == 0 and c.dtype_of(value) == c.dtype_of(x))
     return Canon("where", (tensor(c, c.mask), value, x))
