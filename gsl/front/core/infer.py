@@ -33,8 +33,8 @@ def shortest(value: Any) -> float:
     """The shortest of the numbers that are the same in float32: 0.1, not 0.10000000149011612."""
     exact = np.float32(value)
     found = float(str(exact))
-    # The shortest name of the largest number is a larger one.
-    return float(exact) if abs(found) > np.finfo(np.float32).max else found
+    # The shortest name of the largest number is a larger one, which numpy rounds where it compares in float32.
+    return float(exact) if abs(found) > float(np.finfo(np.float32).max) else found
 
 
 def require_finite(value: float, found: float, dtype: str) -> None:

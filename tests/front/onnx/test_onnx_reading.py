@@ -193,6 +193,15 @@ def test_it_runs_and_evaluates() -> None:
         wl.build(runtime="onnxruntime", speed=3)
 
 
+def test_the_lowest_number_of_float32_is_evaluated() -> None:
+    """Its shortest name is that of a lower number, which torch takes for none of float32."""
+    wl = workload("a = Where(c, w, low) y = Add(x, a)", more="bool[3] c = {1, 0, 1}, float[3] w = {1, 2, 3}, "
+                  "float low = {-3.4028235e38}")  # fmt: skip
+    folded = wl.fold(params=True)
+    assert folded.op_counts() == {"add": 1}
+    wl.compare(folded).check()
+
+
 def test_a_model_newer_than_onnxruntime_is_run_by_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
 
