@@ -593,6 +593,21 @@ def test_attention_whose_last_size_is_not_known() -> None:
     wl.compare(new, sizes={"b": 2, "t": 3, "d": 4}).check()
 
 
+@pytest.mark.parametrize("mask", ["1,1,1,5", "2,1,1,5", "2,1,3,1", "1,5", "2,1,3,5"])
+def test_a_mask_has_a_number_for_each_query_and_key(mask: str) -> None:
+    """Onnxruntime runs no attention with another mask."""
+    pytest.importorskip("onnxruntime")
+    wl = workload(
+        "k = Transpose <perm = [0, 1, 3, 2]> (keys) a = MatMul (queries, k) b = Add (a, mask) "
+        "c = Softmax <axis = -1> (b) y = MatMul (c, values)",
+        f"float[2,4,3,8] queries, float[2,4,5,8] keys, float[2,4,5,8] values, float[{mask}] mask",
+        "float[2,4,3,8] y", opset=23,
+    )  # fmt: skip
+    new = rules.IDIOMS(wl, iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    wl.compare(new).check()
+
+
 def test_bfloat16_is_filled_from_version_20_on() -> None:
     rule = Subst(op.Exp(X), X * op.Full(2.0, shape=(3,), dtype="bfloat16"), name="filled")
     for version, fired in ((19, 0), (20, 1)):

@@ -142,10 +142,17 @@ def _attention(
     if w.opset >= 23 and {w.rank_of(x) for x in (query, key, value)} == {4}:
         attrs: dict[str, Any] = {} if scale is None else {"scale": float(scale)}
         attrs |= {"is_causal": 1} if is_causal else {}
-        return w.call("Attention", query, key, value, *(() if mask is None else (mask,)), **attrs)
+        masks = () if mask is None else (_of_all_places(w, mask, query, key),)
+        return w.call("Attention", query, key, value, *masks, **attrs)
     if enable_gqa:
         key, value = all_heads(w, query, key, value)
     return attention(w, query, key, value, mask, scale, is_causal)
+
+
+def _of_all_places(w: OnnxLowering, mask: Any, query: Any, key: Any) -> Any:
+    """A mask with a number for each query and each key: onnxruntime broadcasts the axes before these alone."""
+    shape = (*w.shape_of(mask)[:-2], w.shape_of(query)[-2], w.shape_of(key)[-2])
+    return mask if w.shape_of(mask) == shape else w.write("broadcast_to", mask, shape=shape)
 
 
 def _read_attention(r: OnnxCall) -> Canon:
