@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -606,6 +607,19 @@ def test_a_mask_has_a_number_for_each_query_and_key(mask: str) -> None:
     new = rules.IDIOMS(wl, iterative=True)
     assert new.op_counts()["nn.attention"] == 1
     wl.compare(new).check()
+
+
+def test_a_factor_of_attention_is_positive() -> None:
+    """Onnxruntime runs no attention with another one."""
+    pytest.importorskip("onnxruntime")
+    x, scale = pat.Wildcard(), -0.5
+    wl = workload("y = Exp (x)", "float[2,4,3,8] x", "float[2,4,3,8] y", opset=23)
+    new = Subst(op.Exp(x), op.Attention(x, x, x, scale=scale), name="attended")(wl)
+    assert "Attention" not in nodes(new.model)
+    given = np.random.default_rng(0).normal(size=(2, 4, 3, 8)).astype(np.float32)
+    tensor = torch.from_numpy(given)
+    wanted = torch.nn.functional.scaled_dot_product_attention(tensor, tensor, tensor, scale=scale)
+    np.testing.assert_allclose(new(given), wanted, rtol=1e-4, atol=1e-5)
 
 
 def test_bfloat16_is_filled_from_version_20_on() -> None:
