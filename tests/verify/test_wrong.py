@@ -304,6 +304,19 @@ def test_only_outputs_have_the_rounding_of_their_dtype(function: Callable[[Any],
     assert isinstance(verify(rounds_before, max_examples=40, suggest=False), expected)
 
 
+@pytest.mark.parametrize("ask", [op.IsNan, op.IsInf, lambda x: op.LogicalNot(op.IsFinite(x))])
+def test_leaves_are_not_finite_where_the_source_asks_if_they_are(ask: Callable[[Any], Any]) -> None:
+    x, y = pat.Wildcard(dtype="float32", ndim=1), pat.Wildcard(dtype="float32", ndim=1)
+    both = op.Concatenate([x, y], axis=0)
+    source = op.Where(ask(both), 0.0, both)
+    found = Subst(source, both).verify()
+    assert isinstance(found, Refuted)
+    with pytest.raises(AssertionError, match="not close"):
+        exec(found.counterexample.code, {})
+    parts = [op.Where(ask(part), 0.0, part) for part in (x, y)]
+    assert isinstance(Subst(source, op.Concatenate(parts, axis=0)).verify(), Supported)
+
+
 @pytest.mark.parametrize("dtypes", [("int32", "float64", "int32"), ("uint8", "float16", "int64")])
 def test_casts_that_keep_all_numbers(dtypes: tuple[str, str, str]) -> None:
     assert isinstance(verify(cast_twice(*dtypes), max_examples=40), Supported)

@@ -73,6 +73,8 @@ _SMALL_WHOLE: Final = 5
 """The size of the integers that are drawn mostly."""
 _INDICES: Final = ("take", "gather", "scatter")
 _SHIFTS: Final = ("left_shift", "right_shift")
+_FINITE: Final = ("isfinite", "isinf", "isnan")
+_NOT_FINITE: Final = np.array([np.inf, -np.inf, np.nan])
 _DIVISIONS: Final = ("floor_divide", "floor_mod", "mod", "divide")
 
 
@@ -127,6 +129,8 @@ class DrawnLeaves:
         self._counted: set[str] = set()
         """The leaves of indices of which none is from the end."""
         self._divisors: set[str] = set()
+        self._asked: set[str] = set()
+        """The leaves of which the source asks whether they are finite."""
         self._ends = sorted(_ends(before) | _ends(after))
         """Whole numbers that some dtype does not have, where casts of integers take part."""
         self._near = sorted({*_thresholds(before), *_thresholds(after)})
@@ -157,6 +161,8 @@ class DrawnLeaves:
         elif step.op in _SHIFTS:
             self._below.update(dict.fromkeys(origins(step.operands[1]), 4))
             self._counted.update(origins(step.operands[1]))
+        elif step.op in _FINITE:
+            self._asked.update(origins(step.operands[0]))
         elif step.op in _DIVISIONS:
             self._divisors.update(origins(step.operands[1]))
 
@@ -181,6 +187,9 @@ class DrawnLeaves:
         if self._rounds and kind is _special:
             shape: Any = type.shape
             values = values - rng.choice(_STEPS, shape)
+        if name in self._asked and kind is _special:
+            others = rng.choice(_NOT_FINITE, np.shape(values))
+            values = np.where(rng.integers(2, size=np.shape(values)), values, others)
         found = torch.from_numpy(np.asarray(values))
         return found.to(getattr(torch, type.dtype)).double() if self._rounds else found
 
