@@ -12,6 +12,7 @@ from gsl.graph import TensorType
 from gsl.prove import NoProof, Proof, prove
 from gsl.prove.proof import Lacking
 from gsl.rewrite import Subst
+from gsl.verify.models import is_finite
 from gsl.verify.mutate import rebuilt
 from gsl.verify.suggest import legend, names_of
 from gsl.verify.verdict import Counterexample, Refuted, Suggestion, Verdict
@@ -39,12 +40,15 @@ class Proved(Verdict):
 
 
 def _is_real(example: Counterexample) -> bool:
-    """True if a counterexample computes with finite numbers of floating-point dtypes only, as a proof does, and does
-    not tell the sign of a zero."""
+    """True if a counterexample computes with numbers of floating-point dtypes only, finite ones in the source, as a
+    proof does, and does not tell the sign of a zero."""
     nodes = [node for graph in (example.before, example.after) for node in graph.nodes]
     tensors = [node.type for node in nodes if isinstance(node.type, TensorType)]
     signed = any(node.op == "atan2" for node in nodes)
-    return example.kind != "not finite" and not signed and all("float" in tensor.dtype for tensor in tensors)
+    if example.kind == "not finite" or signed or not all("float" in tensor.dtype for tensor in tensors):
+        return False
+    inputs = example.comparison.inputs
+    return inputs is None or is_finite(example.before, inputs)
 
 
 def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict] | None = None) -> Verdict:
@@ -62,7 +66,7 @@ def with_proof(rule: Subst, verdict: Verdict, confirm: Callable[[Subst], Verdict
         return replace(verdict, unproved=replace(found, condition=None))
     if isinstance(verdict, Refuted):
         if not _is_real(verdict.counterexample):
-            reason = "it holds for real numbers, and the counterexample is one of integers, bools or overflow"
+            reason = "it holds for real numbers, and the counterexample is one of integers, bools or infinite numbers"
             return replace(verdict, unproved=NoProof(rule.name, reason))
         raise ContradictionError(
             f"{rule.title} is proved, and has a counterexample: please report both\n{found}\n{verdict}"

@@ -224,6 +224,15 @@ def test_integers_that_wrap_refute_what_holds_for_real_numbers() -> None:
     assert "it holds for real numbers" in found.unproved.reason
 
 
+def test_infinite_numbers_refute_what_holds_for_real_numbers() -> None:
+    """A quotient is taken of 0 on both sides, and the source is 0 where that is minus infinity."""
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32", values="nonnegative")
+    found = Subst(op.ReLU(x / y), op.ReLU(x) / y, name="a quotient").verify(max_examples=100, prove=True)
+    assert isinstance(found, Refuted)
+    assert found.unproved is not None
+    assert "it holds for real numbers" in found.unproved.reason
+
+
 def test_fields_that_are_one_node_are_read() -> None:
     x = pat.Wildcard(dtype="float32", ndim=1)
     stacked = op.Stack(pat.Variadic(x, min_len=1), axis=0)

@@ -8,7 +8,7 @@ from typing import Any
 from gsl.graph import Graph
 from gsl.verify.models.result import Comparison, ComparisonMethod, FailureKind, OutputComparison
 
-__all__ = ["Comparison", "ComparisonMethod", "FailureKind", "OutputComparison", "compare", "comparison_on"]
+__all__ = ["Comparison", "ComparisonMethod", "FailureKind", "OutputComparison", "compare", "comparison_on", "is_finite"]
 
 
 def compare(before: Graph, after: Graph, *, seed: int, exact: bool = True) -> Comparison:
@@ -35,3 +35,10 @@ def comparison_on(
     from gsl.verify.models.methods import on_values
 
     return on_values(before, after, comparison)
+
+
+def is_finite(graph: Graph, values: Mapping[str, Any]) -> bool:
+    """True if all floats of a graph are finite numbers on given values of its leaves."""
+    from gsl.verify.models.methods import is_finite_on
+
+    return is_finite_on(graph, values)

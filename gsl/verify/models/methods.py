@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from gsl.graph import Graph
+from gsl.graph import Graph, TensorType
 from gsl.pat.typed import Domain
 from gsl.verify.models import field, integers
 from gsl.verify.models.algebra import run_program
@@ -350,6 +350,14 @@ def on_values(
         return replace(comparison, outputs=tuple(rows), inputs=values)
 
     return compare_on
+
+
+def is_finite_on(graph: Graph, values: Mapping[str, Any]) -> bool:
+    """See :func:`gsl.verify.models.is_finite`."""
+    every = [node for node in graph.nodes if isinstance(node.type, TensorType) and is_floating(node.type.dtype)]
+    with torch.no_grad():
+        found = run_program(program_of(Graph(graph.nodes, every, graph.infer)), values)
+    return all(bool(value.isfinite().all()) for value in found)
 
 
 def _row(path: tuple[int, ...], number: int, verdict: OutputVerdict, tensors: Tensors) -> OutputComparison:
