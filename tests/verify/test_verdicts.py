@@ -124,6 +124,10 @@ def first_axis(x: Any) -> Any:
     return op.Mean(x, axis=(0,), keepdims=False, exclude=False)
 
 
+def last_axis(x: Any) -> Any:
+    return op.Max(x, axis=(-1,), keepdims=False, exclude=False)
+
+
 def square(x: Any, **attrs: Any) -> Any:
     return op.MaxPool2D(x, pool_size=(2, 2), padding=(0, 0, 0, 0), dilation=(1, 1), ceil_mode=False, layout="NCHW",
                         out_layout="", **attrs)  # fmt: skip
@@ -203,6 +207,8 @@ RIGHT_IN_ALL = {
                             op.MaxPool2D(image, pool_size=(3, 3))),
     "a permutation and its inverse": (op.Transpose(op.Exp(turned), axes=attr.Inverse(turned.axes)), op.Exp(image)),
     "int8 by way of float16": (cast(byte, "float16", "int8"), byte),
+    "float32 by way of int64": (cast(n, "float32", "int64", "float32"), cast(n, "float32")),
+    "the largest of rounded numbers": (last_axis(cast(n, "float32", "int64")), cast(last_axis(n), "float32", "int64")),
     "a cast of a sum": (cast(op.Sum(n, axis=(0,), keepdims=False, exclude=False), "float32"),
                         op.Sum(cast(n, "float32"), axis=(0,), keepdims=False, exclude=False), n.ndim == 1),
     "one key": (causal, causal.like(queries, keys, values, is_causal=False), keys.shape[2] == 1),

@@ -93,8 +93,9 @@ def written_out(graph: Graph) -> Graph:
     return with_bodies(graph, bodies) if bodies else graph
 
 
-def program_of(graph: Graph) -> StraightLineProgram:
-    """The program of a graph. ValueError for opaque calls and unknown types."""
+def program_of(graph: Graph, *, rounds_all: bool = False) -> StraightLineProgram:
+    """The program of a graph. With ``rounds_all``, all casts of integers to floats round. ValueError for opaque calls
+    and unknown types."""
     graph = written_out(graph)
     slots: dict[Node, int] = {}
     leaves: dict[str, tuple[int, TensorType]] = {}
@@ -108,7 +109,7 @@ def program_of(graph: Graph) -> StraightLineProgram:
         elif node.op in (INPUT, PARAM):
             leaves[node.name] = (slot, _concrete(node))
         else:
-            steps.append(_step(node, tuple([slots[operand] for operand in node.operands]), slot))
+            steps.append(_step(node, tuple([slots[operand] for operand in node.operands]), slot, rounds_all))
     extra: list[StraightLineStep] = []
     outputs = _outputs(graph, slots, extra)
     return StraightLineProgram(leaves, literals, (*steps, *extra), len(slots) + len(extra), domains_of(graph), outputs)
@@ -133,7 +134,7 @@ def _concrete(node: Node) -> TensorType:
     return kind
 
 
-def _step(node: Node, operands: tuple[int, ...], slot: int) -> StraightLineStep:
+def _step(node: Node, operands: tuple[int, ...], slot: int, rounds_all: bool) -> StraightLineStep:
     if node.type is None:
         raise ValueError(f"values need known types, found {node!r} without one")
     if node.op in (TUPLE, GETITEM):
@@ -142,7 +143,7 @@ def _step(node: Node, operands: tuple[int, ...], slot: int) -> StraightLineStep:
     if spec is None:
         raise ValueError(f"values need canonical operators, found {node!r}")
     attrs = {name: _wide(value) for name, value in spec.own(node.attrs).items()}
-    return StraightLineStep(spec.name, spec, operands, slot, attrs, node.type, _rounding(node))
+    return StraightLineStep(spec.name, spec, operands, slot, attrs, node.type, _rounding(node, rounds_all))
 
 
 def _wide(value: Any) -> Any:
@@ -150,16 +151,16 @@ def _wide(value: Any) -> Any:
     return "float64" if isinstance(value, str) and value in PRECISION else value
 
 
-def _rounding(node: Node) -> str:
+def _rounding(node: Node, rounds_all: bool) -> str:
     """The dtype of floats to which a cast rounds; empty if it keeps all digits.
 
-    One of integers rounds where its result is cast again.
+    One of integers rounds where its result is cast again, or all do.
     """
     if node.op != "cast":
         return ""
     target, source = node.attrs["dtype"], node.operands[0].dtype or ""
-    back = any(user.op == "cast" for user in node.users)
-    known = {**PRECISION, **_INTEGERS} if back else PRECISION
+    rounds = rounds_all or any(user.op == "cast" for user in node.users)
+    known = {**PRECISION, **_INTEGERS} if rounds else PRECISION
     if target not in PRECISION or source not in known:
         return ""
     loses = any(after < before for before, after in zip(known[source], PRECISION[target], strict=True))
