@@ -317,6 +317,16 @@ def test_leaves_are_not_finite_where_the_source_asks_if_they_are(ask: Callable[[
     assert isinstance(Subst(source, op.Concatenate(parts, axis=0)).verify(), Supported)
 
 
+@pytest.mark.parametrize("apply", [op.BitwiseAnd, op.BitwiseXor, op.LeftShift])
+def test_bits_of_numbers_that_are_rounded_are_compared(apply: Callable[[Any, Any], Any]) -> None:
+    x = pat.Wildcard(dtype="int64", ndim=2)
+
+    def rounded(x: Any) -> Any:
+        return op.Cast(op.Round(op.Cast(x, dtype="float32") * 0.5), dtype="int64")
+
+    assert isinstance(verify(Subst(apply(rounded(x), 1), rounded(apply(x, 1))), suggest=False), Refuted)
+
+
 @pytest.mark.parametrize("dtypes", [("int32", "float64", "int32"), ("uint8", "float16", "int64")])
 def test_casts_that_keep_all_numbers(dtypes: tuple[str, str, str]) -> None:
     assert isinstance(verify(cast_twice(*dtypes), max_examples=40), Supported)

@@ -253,9 +253,13 @@ def _sum_rounding(o: Bounds, values: Sequence[Any], magnitude: Any, count: int) 
     return magnitude * ((count + len(values)) * UNIT)
 
 
+_OF_INTEGERS: Final = frozenset((*KEEP_INTEGERS, *COMPARISONS, *kinds.NATIVE))
+"""Operators that take integers as they are."""
+
+
 def _meant(op: str, values: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
     operands: Sequence[Any] = [real_operand(x) if isinstance(x, float) else x for x in values]
-    if op not in KEEP_INTEGERS and op not in COMPARISONS:
+    if op not in _OF_INTEGERS:
         operands = as_floats(operands)
     if all(isinstance(x, (bool, int)) for x in operands):
         operands = [torch.tensor(float(x), dtype=torch.float64) for x in operands]
