@@ -57,6 +57,12 @@ _ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
 _APART = 0.35
 """The share of the instances in which all attributes that could differ are alike except one."""
 _RARE = 0.08
+SELDOM = 4
+"""Instances are rare if fewer than one attempt in so many makes one."""
+_DERIVED = 0.8
+"""The share of the attempts that start from an earlier instance where instances are rare."""
+_MUTATED: Sequence[float] = (0.05, 0.1, 0.2, 0.4)
+"""The share of the decisions of an earlier instance that are made anew, by instance."""
 LARGE = (7, 8, 16, 11, 13)
 """Dimensions that are larger than the usual ones: multiples of 8, and primes."""
 _LARGE = 0.2
@@ -77,6 +83,20 @@ class Coverage:
         self.tried: Counter[tuple[Hashable, int]] = Counter()
         self.agains = 1
         """The largest number of times that an instance asked if it should decide as before."""
+        self.attempts = 0
+        self.made: list[Sequence[int]] = []
+        """The decisions of the instances that were made."""
+        self.evaluated: list[Sequence[int]] = []
+        """The decisions of those that were evaluated."""
+
+    def parent(self, draw: random.Random) -> Sequence[int]:
+        """The decisions of an earlier instance, some of which are to be made anew; none where instances are frequent.
+
+        So fuzzers look for inputs that a program accepts: beside those that are known.
+        """
+        found = self.evaluated or self.made
+        is_rare = self.attempts > SELDOM * (len(self.made) + SELDOM)
+        return draw.choice(found) if found and is_rare and draw.random() < _DERIVED else ()
 
     def weight(self, label: Hashable, option: int) -> float:
         """The value of trying an option: it is lower the more the option was used, and if trying it leads nowhere."""
@@ -103,54 +123,79 @@ class Random:
         self.hints: Sequence[int] = ()
         self.asked = 0
         """The number of times that a size was such a one."""
+        self.parent = coverage.parent(self.random)
+        self.mutated = self.random.choice(_MUTATED) if self.parent else 1.0
+        """The probability that a decision of the parent is made anew."""
+
+    def _inherited(self) -> int | None:
+        """The next decision, as the parent has it; ``None`` if it is to be made anew."""
+        place = len(self.tape)
+        return self.parent[place] if place < len(self.parent) and self.random.random() >= self.mutated else None
 
     def index(self, count: int, label: Hashable = None) -> int:
         if count == 1:
             return 0
+        inherited = self._inherited()
+        found = self._option(count, label) if inherited is None else inherited % count
         if label is not None:
             self.coverage.counts[label] = count
-            weights = [self.coverage.weight(label, option) for option in range(count)]
-            found = self.random.choices(range(count), weights)[0]
             self.labelled.append((label, found))
-        elif self.random.random() < self.simple:
-            found = 0
-        else:
-            found = self.random.randrange(count)
         self.tape.append(found)
         return found
+
+    def _option(self, count: int, label: Hashable) -> int:
+        if label is not None:
+            weights = [self.coverage.weight(label, option) for option in range(count)]
+            return self.random.choices(range(count), weights)[0]
+        if self.random.random() < self.simple:
+            return 0
+        return self.random.randrange(count)
 
     def hint(self, sizes: Sequence[int]) -> None:
         self.hints = sizes
 
     def size(self) -> int:
+        inherited = self._inherited()
+        found = self._size() if inherited is None else inherited + 1
+        self.tape.append(found - 1)
+        return found
+
+    def _size(self) -> int:
         pool: Sequence[int] = self.pool
         if self.hints and self.random.random() < _HINTED / (1 + self.asked):
             self.asked += 1
             pool = self.hints
         elif self.large and self.random.random() < _LARGE:
             pool = LARGE
-        found = self.random.choice(pool)
-        self.tape.append(found - 1)
-        return found
+        return self.random.choice(pool)
 
     def rare(self) -> bool:
-        found = self.random.random() < _RARE
+        inherited = self._inherited()
+        found = self.random.random() < _RARE if inherited is None else bool(inherited)
         self.tape.append(int(found))
         return found
 
     def again(self) -> bool:
         number, self.agains = self.agains, self.agains + 1
         self.coverage.agains = max(self.coverage.agains, self.agains)
-        found = self.random.random() < self.alike if self.apart is None else number != self.apart
+        inherited = self._inherited()
+        if inherited is not None:
+            found = not inherited
+        else:
+            found = self.random.random() < self.alike if self.apart is None else number != self.apart
         self.tape.append(int(not found))
         return found
 
-    def tried(self) -> None:
-        """Note that the decisions were made."""
+    def tried(self, *, is_made: bool = False) -> None:
+        """Note that the decisions were made, and whether there is an instance of them."""
+        self.coverage.attempts += 1
+        if is_made:
+            self.coverage.made.append(self.tape)
         self.coverage.tried.update(dict.fromkeys(self.labelled, 1))
 
     def used(self) -> None:
         """Note that an instance of these decisions was evaluated."""
+        self.coverage.evaluated.append(self.tape)
         self.coverage.used.update(dict.fromkeys(self.labelled, 1))
 
 

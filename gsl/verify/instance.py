@@ -103,8 +103,10 @@ def _node(
     name = base if number == 0 else f"{base}_{number}"
     if op in (PARAM, CONST):
         value = draft.attrs.get("value")
-        if value is None:
-            value = _tensor(kind, name, draft.positive, domain) if given is None else _given(kind, given)
+        if given is not None:
+            value = _given(kind, given) if value is None else given(()).item()
+        elif value is None:
+            value = _tensor(kind, name, draft.positive, domain)
         attrs = {"value": value}
         if op == CONST and domain is not None and domain.outside(attrs["value"]) is not None:
             raise Dead(f"{attrs['value']} is not {domain.words}")

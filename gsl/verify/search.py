@@ -138,7 +138,7 @@ class CounterexampleSearch:
         found = self.attempt(before)
         self.counts[found.status] += 1
         self.refusals += found.refusals
-        choices.tried()
+        choices.tried(is_made=True)
         if found.status == "fired":
             self.without[found.reason or "the source has no finite values on what was tried"] += 1
         if found.status == "refused":

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from gsl import attr, op, pat
 from gsl.match import Match
-from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule, weight
+from gsl.pat import walk
+from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule
 
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
@@ -168,7 +171,7 @@ def with_lead(x: pat.Pattern, lead: attr.Expr, other: attr.Expr) -> pat.Pattern:
 
 def number() -> pat.Pattern:
     """A number whose value is known: a literal, a parameter, or a tensor that is filled with one."""
-    return pat.Alt(weight(), op.Full(pat.Const(), shape=()))
+    return pat.Alt(pat.Param(ndim=0), pat.Const(ndim=0), op.Full(pat.Const(), shape=()))
 
 
 def hides(lows: tuple[pat.Pattern, ...]) -> Any:
@@ -179,11 +182,17 @@ def hides(lows: tuple[pat.Pattern, ...]) -> Any:
             node = match.get(low)
             if node is not None:
                 value = (node.operands[0] if node.operands else node).attrs["value"]
-                if getattr(value, "ndim", 0) or not float(value) <= LOWEST:
+                if not float(value) <= LOWEST:
                     return f"%{node.name} is {value}, expected {LOWEST} at most"
         return True
 
+    low_enough.values = {leaf: hidden for leaf in walk(*lows) if isinstance(leaf, pat.Leaf)}  # type: ignore[attr-defined]
     return low_enough
+
+
+def hidden(shape: tuple[int, ...]) -> Any:
+    """Numbers that hide places, for instances of the rules."""
+    return np.full(shape, LOWEST)
 
 
 def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
