@@ -289,13 +289,18 @@ def step_id(steps: Any) -> str:
 @pytest.mark.sweep(6)
 @pytest.mark.parametrize("steps", STEPS, ids=step_id)
 def test_a_step_is_supported(steps: Any) -> None:
-    """The whole rule has too many steps for its instances to be drawn; each is verified alone.
-
-    Numbers that are low enough to hide a place are not drawn: the spellings above have them.
-    """
     source, target, *where = sides(*steps)
     found = Subst(source, target, where=where).verify(max_examples=60 if steps in (STEPS[0], (scaled,)) else 120)
     assert isinstance(found, Supported), str(found)
+
+
+@pytest.mark.sweep(1)
+@pytest.mark.parametrize("rule", family.RULES, ids=str)
+def test_a_rule_with_all_steps_is_supported(rule: Subst) -> None:
+    """Few of the combinations of steps, shapes and dtypes are instances, which are looked for beside the known ones."""
+    found = rule.verify(max_examples=100)
+    assert isinstance(found, Supported), str(found)
+    assert found.evidence.distinct >= 40
 
 
 # ---------------------------------------------------------------- architectures

@@ -327,6 +327,41 @@ def test_bits_of_numbers_that_are_rounded_are_compared(apply: Callable[[Any, Any
     assert isinstance(verify(Subst(apply(rounded(x), 1), rounded(apply(x, 1))), suggest=False), Refuted)
 
 
+def in_float32_between_casts(x: Any, y: Any) -> Any:
+    return op.Cast(op.Cast(x, dtype="float32") * op.Cast(y, dtype="float32"), dtype="float16")
+
+
+def through_halves(between: Callable[[Any], Any], product: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """A product of a tensor in float32 that is cast to halves, and the product in float32, cast then."""
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float16")
+    in_halves = product(between(op.Cast(x, dtype="float16")), y)
+    return in_halves, op.Cast(product(between(x), op.Cast(y, dtype="float32")), dtype="float16")
+
+
+@pytest.mark.parametrize("between", [lambda x: x, partial(op.Dropout, rate=0.5)], ids=["alone", "moved"])
+def test_a_factor_may_keep_the_digits_that_a_cast_takes(between: Callable[[Any], Any]) -> None:
+    in_halves, in_floats = through_halves(between, partial(op.Matmul, out_dtype=""))
+    assert isinstance(verify(Subst(in_halves, in_floats), max_examples=40), Supported)
+    assert isinstance(verify(Subst(in_halves, in_floats * 1.01), max_examples=40, suggest=False), Refuted)
+    assert isinstance(verify(Subst(in_floats, in_halves), max_examples=40, suggest=False), Refuted)
+
+
+@pytest.mark.parametrize(
+    ("between", "product"),
+    [
+        (lambda x: x, in_float32_between_casts),
+        (partial(op.Dropout, rate=0.5), in_float32_between_casts),
+        (op.Exp, partial(op.Matmul, out_dtype="")),
+    ],
+    ids=["read in float32", "moved and read in float32", "read by exp"],
+)
+def test_the_digits_that_a_cast_takes_stay_away_elsewhere(
+    between: Callable[[Any], Any], product: Callable[[Any, Any], Any]
+) -> None:
+    in_halves, in_floats = through_halves(between, product)
+    assert isinstance(verify(Subst(in_halves, in_floats), max_examples=40, suggest=False), Refuted)
+
+
 @pytest.mark.parametrize("dtypes", [("int32", "float64", "int32"), ("uint8", "float16", "int64")])
 def test_casts_that_keep_all_numbers(dtypes: tuple[str, str, str]) -> None:
     assert isinstance(verify(cast_twice(*dtypes), max_examples=40), Supported)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -13,6 +13,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorTy
 from gsl.graph.subgraph import with_bodies
 from gsl.pat.typed import Domain
 from gsl.spec import OperatorName, OpSpec, spec_of
+from gsl.verify.kinds import MOVES
 from gsl.walk import reached
 from gsl.workload.inputs import as_tensor
 
@@ -43,6 +44,11 @@ class StraightLineStep:
     rounding: str = ""
     """The dtype to which a cast rounds, if it loses digits."""
 
+    @property
+    def dtype(self) -> str | None:
+        """The dtype of the result; ``None`` for a tuple."""
+        return self.kind.dtype if isinstance(self.kind, TensorType) else None
+
 
 @dataclass(frozen=True, slots=True)
 class StraightLineProgram:
@@ -59,11 +65,20 @@ class StraightLineProgram:
     outputs: tuple[tuple[tuple[int, ...], int, TensorType], ...]
     """Path, slot and declared type of each output; the fields of a tuple are outputs of their own."""
 
-    def with_exact_outputs(self) -> StraightLineProgram:
-        """The same, but for casts that do nothing but make outputs, which keep all digits as all other calls do."""
-        used = {slot for step in self.steps for slot in step.operands}
-        made = {slot for _, slot, _ in self.outputs} - used
-        steps = [replace(step, rounding="") if step.result in made else step for step in self.steps]
+    def with_exact_casts(self, products: Collection[str] = ()) -> StraightLineProgram:
+        """The same, but for casts that keep all digits, as all other calls do: those of which nothing is made but
+        outputs and products in their dtype (calls of these operators), be it after the elements have moved."""
+        readers: dict[int, list[StraightLineStep]] = {}
+        exact: dict[int, bool] = {}
+        for step in reversed(self.steps):
+            exact[step.result] = all(
+                exact[reader.result] if reader.op in MOVES and reader.operands[0] == step.result
+                else reader.op in products and reader.dtype == step.dtype
+                for reader in readers.get(step.result, ())
+            )  # fmt: skip
+            for slot in step.operands:
+                readers.setdefault(slot, []).append(step)
+        steps = [replace(step, rounding="") if exact[step.result] else step for step in self.steps]
         return replace(self, steps=tuple(steps))
 
     def filled(self, leaves: Mapping[str, Any], literal: Callable[[Any], Any]) -> list[Any]:
