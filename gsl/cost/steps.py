@@ -418,10 +418,10 @@ def located(
 ) -> tuple[Match, Node] | None:
     """The match of a step in a view, or in a copy of it with these names and outputs; and where it is found from."""
     plan = step.rule.plan
-    anchor, _ = plan.rarest(view.by_op())
-    node = names.get(step.bound.get(anchor, step.at))
+    start, _ = plan.rarest(view.by_op())
+    node = names.get(step.bound.get(start.anchor, step.at))
     if node is not None:
-        for match in plan.start(anchor).finder(1)(node, ends, (), UseLists(view.by_op())):
+        for match in start.finder(1)(node, ends, (), UseLists(view.by_op())):
             if key_of(step.rule, match) == step.key:
                 return match, node
     return None

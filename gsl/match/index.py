@@ -37,8 +37,8 @@ def candidates(
         if lacks and not near:
             found.append(plan.nowhere())
             continue
-        anchor, ops = plan.from_root(by_op) if at_roots else plan.rarest(by_op)
-        found.append(Candidates(plan.start(anchor), [] if lacks else plan.in_order(anchor, ops, by_op, groups), ops))
+        start, ops = plan.from_root(by_op) if at_roots else plan.rarest(by_op)
+        found.append(Candidates(start, [] if lacks else plan.in_order(start.anchor, ops, by_op, groups), ops))
     several = sum(bool(each.nodes and each.start.hints) for each in found) >= SEVERAL
     for each in found:
         if each.ops is not None and not (each.start.hints if several else each.start.asks_for_same):

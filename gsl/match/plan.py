@@ -156,24 +156,26 @@ class Plan(CheckedSource):
             found = self._starts[anchor] = Start(self, anchor)
         return found
 
-    def rarest(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, frozenset[Op]]:
-        """The pattern with the fewest nodes that it might be, and the operators of these; some may have no nodes."""
+    def rarest(self, by_op: Mapping[Op, list[Node]]) -> tuple[Start, frozenset[Op]]:
+        """The start from the pattern with the fewest nodes that it might be, and the operators of these; some may have
+        no nodes."""
         counted: list[tuple[int, Pattern, frozenset[Op]]] = []
         for pattern, known in self._known.items():
             ops = self._operators(pattern, by_op) if known is None else known
             number = 0
             for op in ops:
-                number += len(by_op.get(op, ()))
+                if op in by_op:
+                    number += len(by_op[op])
             counted.append((number, pattern, ops))
             if not number:
                 break
-        for _, pattern, ops in sorted(counted, key=itemgetter(0)):
+        while True:
+            least = min(counted, key=itemgetter(0))
             try:
-                self.start(pattern)
+                return self.start(least[1]), least[2]
             except PatternError:
-                continue  # from this one, alternatives hide what is connected; from the first anchor they don't
-            return pattern, ops
-        raise AssertionError("the first anchor has been compiled")
+                # From there, alternatives hide what is connected; from the first anchor they don't.
+                counted.remove(least)
 
     def starts(self) -> Iterator[Start]:
         """The searches from all anchors from which there is one."""
@@ -195,17 +197,19 @@ class Plan(CheckedSource):
             return None
         return first
 
-    def from_root(self, by_op: Mapping[Op, list[Node]]) -> tuple[Pattern, frozenset[Op]]:
-        """The root, and the operators that it may have; some may have no nodes."""
+    def from_root(self, by_op: Mapping[Op, list[Node]]) -> tuple[Start, frozenset[Op]]:
+        """The start from the root, and the operators that it may have; some may have no nodes."""
         assert self.root is not None
-        return self.root, self._operators(self.root, by_op)
+        return self.start(self.root), self._operators(self.root, by_op)
 
     def lacks(self, by_op: Mapping[Op, list[Node]]) -> bool:
         """True if a pattern that every match binds, or each choice of an alternative, needs an operator that a graph
         lacks, so that nothing can match."""
-        if any(ops is not None and ops.isdisjoint(by_op) for ops in self._known.values()):
-            return True
-        return not all(self._may_be(alternative, by_op) for alternative in self._alternatives)
+        present = by_op.keys()  # which looks up the operators of a pattern; those would look up all of the graph
+        for ops in self._known.values():
+            if ops is not None and present.isdisjoint(ops):
+                return True
+        return bool(self._alternatives) and not all(self._may_be(each, by_op) for each in self._alternatives)
 
     def nowhere(self) -> Candidates:
         """The candidates in a graph that lacks an operator."""
@@ -214,7 +218,7 @@ class Plan(CheckedSource):
     def _may_be(self, pattern: Pattern, by_op: Mapping[Op, object]) -> bool:
         """False if a pattern needs an operator that a graph lacks."""
         ops = self.start(self.anchors[0]).matchers[pattern].ops
-        if ops is not None and ops.isdisjoint(by_op):
+        if ops is not None and by_op.keys().isdisjoint(ops):
             return False
         if isinstance(pattern, Alt):
             return any(self._may_be(choice, by_op) for choice in pattern.choices)
@@ -280,8 +284,8 @@ class Plan(CheckedSource):
         """The start with the fewest nodes, and these."""
         if self.lacks(by_op):
             return self.nowhere()
-        anchor, ops = self.rarest(by_op)
-        return Candidates(self.start(anchor), self.in_order(anchor, ops, by_op, {}), ops)
+        start, ops = self.rarest(by_op)
+        return Candidates(start, self.in_order(start.anchor, ops, by_op, {}), ops)
 
     def matches(
         self, graph: Graph, *, search: MatchSearch | None = None, where: Candidates | None = None

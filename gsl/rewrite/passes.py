@@ -174,7 +174,7 @@ class RulePass:
 
     def _from_any_anchor(self, rule: Subst, node: Node, search: MatchSearch) -> Iterator[Match]:
         """The matches from a node: first those from the pattern from which a search in all nodes starts."""
-        rarest = rule.plan.start(rule.plan.rarest(self.graph.by_op())[0])
+        rarest, _ = rule.plan.rarest(self.graph.by_op())
         yield from rarest.matches(node, search)
         if self.near is not None:
             for start in rule.plan.starts():

@@ -100,7 +100,7 @@ def test_many_users_are_found_in_graph_order_with_few_looks_and_with_many() -> N
     view = view_of(*users)
     few = found(plan, view)
     assert len(few) == 22 * 178
-    plan.start(plan.rarest(view.by_op())[0]).finder(1000)
+    plan.rarest(view.by_op())[0].finder(1000)
     assert few == found(plan, view) == found(plan, view, MatchSearch(plan, view.ends()))
 
 
