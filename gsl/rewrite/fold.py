@@ -19,6 +19,8 @@ from gsl.walk import postorder
 Evaluate = Callable[[Node, Sequence[Any]], Any]
 MOST_BYTES: Final = 1 << 20
 """The largest size in bytes of a value that is larger than the operands from which it is computed."""
+_KNOWN: Final = (PARAM, CONST)
+"""The operators of values that are known before anything is computed."""
 
 
 def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None) -> int:
@@ -31,7 +33,7 @@ def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None)
     that it was computed from first, so that names do not grow.
     """
     roots = {} if roots is None else roots
-    if graph.by_op().keys().isdisjoint((PARAM, CONST)):
+    if graph.by_op().keys().isdisjoint(_KNOWN) or not any(map(_is_first, graph.nodes)):
         return 0
     known = computed_ahead(graph)
     wanted = _wanted(graph, known)
@@ -105,7 +107,7 @@ def _computable(graph: Graph, params: bool, most: int, failed: set[Node]) -> dic
     for node in graph.nodes:
         if node in unsteady:
             continue
-        if node.op in (PARAM, CONST):
+        if node.op in _KNOWN:
             fits = params or node.op == CONST
         else:
             fits = _is_constant(node) and node not in kept and _is_small(node, most)
@@ -137,7 +139,7 @@ def computed_ahead(graph: Graph) -> dict[Node, bool]:
     unsteady = changed(graph)
     known: dict[Node, bool] = {}
     for node in graph.nodes:
-        if node.op in (PARAM, CONST):
+        if node.op in _KNOWN:
             if node not in unsteady:
                 known[node] = node.op == PARAM or hasattr(node.attrs["value"], "shape")
         elif all(operand in known for operand in node.operands) and is_foldable(node):
@@ -148,6 +150,11 @@ def computed_ahead(graph: Graph) -> dict[Node, bool]:
 def is_foldable(node: Node) -> bool:
     """True if a call is computed ahead of time if all its operands are."""
     return node.origin is not None and _is_constant(node)
+
+
+def _is_first(node: Node) -> bool:
+    """True for a call made by a rewrite that uses weights and literals only: without one, nothing is computed ahead."""
+    return node.origin is not None and node.op not in _KNOWN and all(part.op in _KNOWN for part in node.operands)
 
 
 def _is_constant(node: Node) -> bool:
@@ -164,7 +171,7 @@ def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:
             node in outputs or any(user not in known or (_passes(user) and user in needed) for user in node.users)
         ):
             needed.add(node)
-    return [node for node in graph.nodes if node in needed and node.op not in (PARAM, CONST) and not _passes(node)]
+    return [node for node in graph.nodes if node in needed and node.op not in _KNOWN and not _passes(node)]
 
 
 def _passes(node: Node) -> bool:
@@ -188,7 +195,7 @@ def _values(graph: Graph, wanted: Sequence[Node], evaluate: Evaluate) -> dict[No
 
 
 def _value(node: Node, operands: Sequence[Any], evaluate: Evaluate) -> Any:
-    if node.op in (PARAM, CONST):
+    if node.op in _KNOWN:
         return node.attrs["value"]
     if node.op == TUPLE:
         return tuple(operands)
