@@ -112,6 +112,8 @@ def annotate(value: ir.Value, type: Type | None, name_of: NameOf = lambda size: 
 # ---------------------------------------------------------------- attributes and tensors
 
 
+_FEW: Final = 1024
+"""The number of bytes up to which a copy takes less time than to keep torch's warning quiet."""
 _SEQUENCES: Final = (ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS)
 
 
@@ -160,16 +162,24 @@ def data_of(tensor: Any, name: str | None) -> torch.Tensor:
 
 
 def array_to_torch(array: Any, dtype: str = "") -> torch.Tensor:
-    """A numpy array as a torch tensor of the same memory; those of bfloat16 and float8 are of the package ml_dtypes."""
+    """A numpy array as a torch tensor of the same memory, unless that is a few bytes which may not be written; arrays
+    of bfloat16 and float8 are of the package ml_dtypes."""
     array = np.ascontiguousarray(array).reshape(np.shape(array))
     name = dtype or array.dtype.name
     if name.startswith(("bfloat16", "float8")):
         array = array.view({1: np.uint8, 2: np.int16}[array.dtype.itemsize])
+    if not array.flags.writeable and array.nbytes <= _FEW:
+        array = array.copy()
+    found = torch.from_numpy(array) if array.flags.writeable else _of_fixed(array)
+    return found.view(getattr(torch, name)) if name.startswith(("bfloat16", "float8")) else found
+
+
+def _of_fixed(array: Any) -> torch.Tensor:
+    """A torch tensor of the memory of an array that may not be written."""
     with warnings.catch_warnings():
         # A view does not write to a tensor.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        found = torch.from_numpy(array)
-    return found.view(getattr(torch, name)) if name.startswith(("bfloat16", "float8")) else found
+        return torch.from_numpy(array)
 
 
 def to_onnx(tensor: torch.Tensor, name: str | None = None) -> Any:

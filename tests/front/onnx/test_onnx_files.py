@@ -18,6 +18,7 @@ from onnx.external_data_helper import set_external_data
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, PicklingError
 from gsl.front.onnx.files import opened
+from gsl.graph import PARAM
 from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import check, model, workload
 
@@ -346,6 +347,21 @@ def test_a_copy_is_a_workload_of_its_own(way: str, tmp_path: Path) -> None:
         assert (new.name, new.text()) == (wl.name, wl.text())
         assert (new.example_inputs is None) == (wl is outside)
         np.testing.assert_array_equal(new(example), expected)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [3, 3000])
+def test_the_numbers_of_a_file_are_weights_without_a_warning(size: int, tmp_path: Path) -> None:
+    """They may not be written; what is a few numbers may."""
+    numbers = np.arange(size, dtype=np.float32)
+    graph = ir.Graph([], [], nodes=[], initializers=[], opset_imports={"": 20}, name="g")
+    weight = ir.Value(name="w", const_value=ir.Tensor(numbers, name="w"))
+    graph.register_initializer(weight)
+    graph.append(ir.node("Relu", [weight]))
+    graph.outputs.append(graph[0].outputs[0])
+    ir.save(ir.Model(graph, ir_version=10), tmp_path / "model.onnx")
+    (found,) = [node.attrs["value"] for node in Workload.from_onnx(tmp_path / "model.onnx").graph if node.op == PARAM]
+    np.testing.assert_array_equal(found.numpy(), numbers)
 
 
 def test_a_model_that_is_no_message_is_not_pickled() -> None:
