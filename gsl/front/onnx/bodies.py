@@ -12,7 +12,7 @@ from gsl.front.onnx import groups, opaque
 from gsl.front.onnx.changes import detach, names_of
 from gsl.front.onnx.copying import beside
 from gsl.front.onnx.infer import declared_types, is_known
-from gsl.front.onnx.load import OnnxLoader, symbol_names
+from gsl.front.onnx.load import OnnxLoader
 from gsl.front.onnx.types import annotate, const_tensor
 from gsl.graph import TensorType, Type
 from gsl.graph.types import unknown_size
@@ -131,7 +131,7 @@ def _note_calls(model: ir.Model, calls: CallTypes, names: dict[Any, str]) -> Non
         return
     loader = OnnxLoader(model)
     loader.load()
-    names.update(symbol_names(loader.types))
+    names.update(loader.types.names)
     for node in model.graph.all_nodes():
         if node.op_identifier() in calls:
             types = [None if value is None else loader.type_of(value) for value in node.inputs]
@@ -144,7 +144,7 @@ def _annotate_calls(model: ir.Model, key: Any, body: ir.Model) -> None:
         return
     loader = OnnxLoader(body)
     loader.load()
-    types, names = list(map(loader.type_of, body.graph.outputs)), symbol_names(loader.types)
+    types, names = list(map(loader.type_of, body.graph.outputs)), loader.types.names
     for part in (model.graph, *(function.graph for function in model.functions.values())):
         for node in part.all_nodes():
             for value, type in zip(node.outputs, types) if node.op_identifier() == key else ():

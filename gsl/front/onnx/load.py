@@ -52,7 +52,7 @@ _PLAIN: Final = frozenset(map(id, (
 _NAME: Final = quick(ir.Value, "name")
 _DECLARED: Final = quick(ir.Value, "name", "type", "shape")
 _ATTRIBUTE: Final = quick(ir.Attr, "type", "value", "ref_attr_name")
-_PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
+PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 
 
 class OnnxLeaf(NativeLeaf):
@@ -97,12 +97,12 @@ def node_of(native: Any) -> ir.Node | None:
 
 def is_constant(node: ir.Node | None) -> bool:
     """True for a node of ONNX that makes a tensor that is written in it."""
-    return node is not None and node.op_type == "Constant" and not opaque.target_of(node).domain
+    return node is not None and node.op_type == "Constant" and not node.domain
 
 
 def is_alias(node: ir.Node) -> bool:
     """True for a node that does nothing but let an output of the model be an input, a weight or another output."""
-    if node.op_type != "Identity" or opaque.target_of(node).domain:
+    if node.op_type != "Identity" or node.domain:
         return False
     if not node.outputs[0].is_graph_output() or node.outputs[0].uses():
         return False
@@ -261,7 +261,7 @@ class OnnxLoader(Loader):
         """Load nodes in order; one that is read as an earlier one was, by the rows of that."""
         views, facts, forms, types, add = self.views, self._facts, self._forms, self.types.known, self.nodes.append
         note = self._names.append
-        for node, (inputs, outputs, attributes, op, domain, overload) in zip(nodes, map(_PARTS, nodes)):
+        for node, (inputs, outputs, attributes, op, domain, overload) in zip(nodes, map(PARTS, nodes)):
             if len(outputs) != 1:
                 self._names += map(_NAME, outputs)
                 self._key(None, inputs, {})  # which looks up what is used
@@ -349,7 +349,7 @@ class OnnxLoader(Loader):
         """The number of a fact: of a type and something else."""
         number = self._numbers.setdefault((id(type), other), len(self._told))
         if number == len(self._told):
-            is_plain = type is not None and not meaning.has_symbols((type,))
+            is_plain = type is not None and not meaning.has_symbols(type)
             self._told.append((type, other) if is_plain else None)
         return number
 
@@ -357,7 +357,7 @@ class OnnxLoader(Loader):
         """The facts themselves behind a key, which tell how a call is read in any model; ``None`` where they don't."""
         type = self._native_type(native)
         facts = [self._told[self._facts[value]] if value is not None else False for value in inputs]
-        if key is None or None in facts or meaning.has_symbols((type,)):
+        if key is None or None in facts or meaning.has_symbols(type):
             return None
         (op, domain, overload, _), *rest = key
         if OnnxOp(op, domain, overload) in self.operators:
@@ -378,7 +378,7 @@ class OnnxLoader(Loader):
 
     def _body(self, function: ir.Function, types: Sequence[Type | None]) -> Graph:
         """The graph that a function computes of operands of these types."""
-        model = groups.called(self.model, function, types, symbol_names(self.types).get)
+        model = groups.called(self.model, function, types, self.types.names.get)
         return OnnxLoader(model, self.declared).load()
 
     def _opaque(self, native: Any, node: ir.Node, group: tuple[Subgraph, Mapping[str, Any]] | None) -> None:
@@ -476,9 +476,4 @@ def _may_be_shape(type: Type | None) -> bool:
     return not isinstance(type, TensorType) or (type.ndim < 2 and type.dtype in ("int32", "int64"))
 
 
-def symbol_names(types: OnnxTypes) -> Mapping[Any, str]:
-    """The names of the symbols of a view in the model."""
-    return {symbol: name for name, symbol in types.symbols.items()}
-
-
-__all__ = ["INITIALIZER", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "node_of", "symbol_names", "weights_of"]
+__all__ = ["INITIALIZER", "PARTS", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "node_of", "weights_of"]

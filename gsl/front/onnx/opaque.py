@@ -18,6 +18,9 @@ _RANDOM: Final = frozenset((
 ))  # fmt: skip
 
 
+_GRAPHS: Final = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+
+
 def target_of(node: ir.Node) -> OnnxOp:
     """The operator of a node."""
     return OnnxOp(node.op_type, node.domain, node.overload)
@@ -49,10 +52,9 @@ def bodies(node: ir.Node) -> Iterable[ir.Graph]:
 def graphs(attrs: Iterable[ir.Attr]) -> Iterator[ir.Graph]:
     """The graphs among some attributes."""
     for attr in attrs:
-        if attr.type == ir.AttributeType.GRAPH and not attr.is_ref():
-            yield attr.as_graph()
-        elif attr.type == ir.AttributeType.GRAPHS and not attr.is_ref():
-            yield from attr.as_graphs()
+        kind = attr.type
+        if kind in _GRAPHS and not attr.is_ref():
+            yield from attr.as_graphs() if kind == ir.AttributeType.GRAPHS else (attr.as_graph(),)
 
 
 def nested(node: ir.Node) -> Iterator[ir.Node]:

@@ -9,8 +9,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.front.onnx import groups, opaque, spellings
-from gsl.front.onnx.copying import quick
-from gsl.front.onnx.load import INITIALIZER, by_target
+from gsl.front.onnx.load import INITIALIZER, PARTS, by_target
 from gsl.graph import GETITEM, LEAVES, Below, Op
 from gsl.spec import DeclaredSpec
 from gsl.spec.natives import OnnxOp
@@ -18,10 +17,8 @@ from gsl.spec.natives import OnnxOp
 FIRST: Final = 16
 """The number of nodes after which it is asked first; then after eight times as many, and so on."""
 
-_PARTS: Final = quick(ir.Node, "inputs", "outputs", "attributes.data", "op_type", "domain", "overload")
 _ANYWHERE: Final = frozenset((*LEAVES, INITIALIZER))
 """What any operand may be: a value that is given, or a literal that a reading makes."""
-
 
 _Reading = tuple[Collection[Op], Collection[Op]]
 """The operators of the calls as which a node may be read: of that which gives its value, and of those below it."""
@@ -47,7 +44,7 @@ def may_have(model: ir.Model, operators: Mapping[str, DeclaredSpec], fits: Calla
     seen, following = 0, FIRST
     for graph in graphs:  # the list grows while it is read
         made.update(dict.fromkeys((*graph.inputs, *graph.initializers.values()), ()))
-        for inputs, outputs, attributes, op, domain, overload in map(_PARTS, graph):
+        for inputs, outputs, attributes, op, domain, overload in map(PARTS, graph):
             name = op, domain, overload, len(outputs)
             number = numbers.get(name)
             if number is None:

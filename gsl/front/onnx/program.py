@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ from gsl.front.onnx import run
 from gsl.front.onnx.bodies import with_bodies, with_functions
 from gsl.front.onnx.files import checked, deserialised, in_memory, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
-from gsl.front.onnx.load import OnnxLoader, symbol_names, weights_of
+from gsl.front.onnx.load import OnnxLoader, weights_of
 from gsl.front.onnx.outline import may_have
 from gsl.front.onnx.steps import OnnxSteps
 from gsl.front.onnx.store import OnnxDraft, OnnxStorer
 from gsl.front.onnx.types import OnnxTypes
-from gsl.graph import Below, Graph, Inference, Node, Op, SymDim, TensorType, Type
+from gsl.graph import Below, Graph, Node, SymDim, TensorType, Type
 from gsl.spec import DeclaredSpec
 
 
@@ -81,7 +81,7 @@ class OnnxProgram(Extended):
         loader = OnnxLoader(self._model, self.operators)
         graph = loader.load_checked() if check else loader.load()
         self._is_flat = check and loader.is_flat
-        graph.writable = partial(_check_writable, self._model, graph.infer)
+        graph.writable = OnnxDraft(self._model).try_call
         return graph
 
     def may_have(self, fits: Callable[[Below], bool]) -> bool:
@@ -142,7 +142,7 @@ class OnnxProgram(Extended):
         for node in self._model.graph:
             for value in node.outputs:
                 types.of(value)
-        return symbol_names(types)
+        return types.names
 
     def build(self, **options: Any) -> Callable[..., Any]:
         """A callable that takes the inputs in order and returns numpy arrays; the options are those of
@@ -179,13 +179,6 @@ class OnnxProgram(Extended):
     def evaluate(self, node: Node, operands: Sequence[Any]) -> Any:
         """The value of a call node on torch tensors."""
         return evaluate(self._model, node, operands)
-
-
-def _check_writable(
-    model: ir.Model, infer: Inference, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]
-) -> None:
-    """Raise FrontEndError if a new call can't be written in a model."""
-    OnnxDraft(model).try_call(op, operands, attrs)
 
 
 def from_onnx(source: Any, *, check: bool = True) -> OnnxProgram:

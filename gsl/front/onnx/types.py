@@ -56,6 +56,11 @@ class OnnxTypes:
         long to be hashed."""
         self._shared: dict[Type | None, Type | None] = {}
 
+    @property
+    def names(self) -> Mapping[Any, str]:
+        """The names of the symbols in the model."""
+        return {symbol: name for name, symbol in self.symbols.items()}
+
     def of(self, value: ir.Value) -> Type | None:
         """The declared type of a value; ``None`` where that is not a tensor of known rank and a dtype of the view."""
         return self.tensor(value.type, value.shape)
