@@ -31,6 +31,11 @@ class Reading:
         self.through = through
         """The other native calls that the reading covers, operands first: those between its own and its operands."""
 
+    @property
+    def is_plain(self) -> bool:
+        """True if a single node, which is its handle too, tells all of it."""
+        return type(self) is Reading and self.size == 1 and not self.through
+
 
 Source = Any
 """The source of an operand: a native value, a leaf, or the number of a node of the same tree."""

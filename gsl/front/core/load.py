@@ -195,7 +195,7 @@ class Loader(ABC):
         *_, root = tree.nodes
         root.deps = tuple([self.views[dep] for dep in deps])
         tree.sources[-1] += deps
-        if type(reading) is Reading and reading.size == 1 and not reading.through:
+        if reading.is_plain:
             root.native = Single(reading.native, tree.sources[0])
         else:
             for slot, (view, sources) in enumerate(zip(tree.nodes, tree.sources)):
@@ -209,9 +209,10 @@ class Loader(ABC):
 
         ``views`` are the view nodes of the call's native operands, ``inputs`` what they came from.
         """
-        known, sources = list(views), (*inputs, *range(len(rows)))
+        known, sources, is_plain = list(views), (*inputs, *range(len(rows))), reading.is_plain
         for slot, row in enumerate(rows):
-            own, handle = row.take(known), Handle(reading, slot, row.take(sources))
+            own, taken = row.take(known), row.take(sources)
+            handle = Single(reading.native, taken) if is_plain else Handle(reading, slot, taken)
             view = Node(
                 row.op, own[: row.operands], row.attrs, row.type, name + row.suffix, handle, row.effect,
                 own[row.operands:],

@@ -295,23 +295,14 @@ class OnnxLoader(Loader):
             if fact:
                 facts[native] = fact
             if not is_whole:
-                self._again(rows, native, name or "", [value for value in inputs if value is not None])
+                used = [value for value in inputs if value is not None]
+                view = self.replay(rows, Reading(native, len(rows)), [views[value] for value in used], used, "")
+                view.name = name or ""
                 continue
             (row,) = rows
             operands = (views[inputs[0]],) if len(inputs) == 1 else tuple([views[value] for value in inputs])
             views[native] = view = Node(row.op, operands, row.attrs, row.type, name or "", Single(native, inputs))
             add(view)
-
-    def _again(self, rows: Rows, native: ir.Value, name: str, inputs: Sequence[ir.Value]) -> None:
-        """Load a node by the rows of another one."""
-        views = [self.views[value] for value in inputs]
-        if len(rows) > 1:
-            self.replay(rows, Reading(native, len(rows)), views, inputs, "").name = name
-            return
-        (row,) = rows
-        own = row.take(views)
-        self.add(native, Node(row.op, own[: row.operands], row.attrs, row.type, name, Single(native, row.take(inputs)),
-                              None, own[row.operands :]))  # fmt: skip
 
     def _key(self, call: Any, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr]) -> tuple[Any, ...] | None:
         """The facts on which the reading of a call depends unless it looks around: its operator and type, its

@@ -204,13 +204,14 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
 
     def weight(self, node: Node) -> ir.Value:
         if isinstance(node.native, OnnxLeaf):
-            return self._known(node, self._own(node, node.native.value))  # type: ignore[no-any-return]
-        if node.op == INPUT:
+            value = self._own(node, node.native.value)
+        elif node.op == INPUT:
             raise added(node, self.framework)
-        tensor = node.attrs["value"]
-        if node.op != PARAM:
-            return self._known(node, self.tensor(tensor))  # type: ignore[no-any-return]
-        return self._known(node, self._initializer(tensor, node.name or "weight"))  # type: ignore[no-any-return]
+        elif node.op == PARAM:
+            value = self._initializer(node.attrs["value"], node.name or "weight")
+        else:
+            value = self.tensor(node.attrs["value"])
+        return self._known(node, value)  # type: ignore[no-any-return]
 
     def write(self, node: Node) -> Any:
         value, old = self._written(node), self._places.get(node)
