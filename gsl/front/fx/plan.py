@@ -246,14 +246,14 @@ def _hidden_nodes(graph: Graph, native: fx.Graph, order: Mapping[fx.Node, int], 
         source for source, view in zip(nodes_in(native.output_node().args), graph.outputs)
         if _reads(source, view) and source.op != "placeholder"
     )  # fmt: skip
+    for node in [node for node in order if not node.users]:
+        field_of = node.args[0] if node.target is operator.getitem else None
+        if EffectReader.is_assertion(node) or field_of in result.kept:
+            hidden.add(node)
     reads = native.find_nodes(op="get_attr", sort=False)
     reads += [node for node in calls_of(native, LIFTING) if lifted(node) is not None]
     for node in sorted(reads, key=order.__getitem__, reverse=True):  # users first
         if not node.users or any(user in hidden or _is_needed(node, user, result) for user in node.users):
-            hidden.add(node)
-    for node in [node for node in order if not node.users]:
-        field_of = node.args[0] if node.target is operator.getitem else None
-        if EffectReader.is_assertion(node) or field_of in result.kept:
             hidden.add(node)
     hidden.difference_update(result.kept)
 

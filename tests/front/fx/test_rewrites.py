@@ -401,6 +401,21 @@ class TiedLayers(nn.Module):
         return self.first(x), self.second(x).relu()
 
 
+def test_an_assertion_on_a_weight_stays() -> None:
+    root = nn.Module()
+    root.weight = nn.Parameter(torch.zeros(3))
+    graph = torch.fx.Graph()
+    x, weight = graph.placeholder("x"), graph.get_attr("weight")
+    graph.call_function(torch.ops.aten._assert_tensor_metadata.default, (weight, None, None, torch.float32))
+    twice = graph.call_function(torch.ops.aten.relu.default, (graph.call_function(torch.ops.aten.relu.default, (x,)),))
+    graph.output((twice,))
+    y = pat.Wildcard()
+    rule = Subst(op.ReLU(op.ReLU(y)), op.ReLU(y))
+    new = rule(Workload.from_fx(torch.fx.GraphModule(root, graph), (torch.randn(3),))).mod
+    assert [node.op for node in new.graph.nodes].count("get_attr") == 1
+    assert "_assert_tensor_metadata" in new.code
+
+
 def test_tied_weights_go_together() -> None:
     """An export reads one of them; neither is left over, but all are as long as one is read."""
     x, w = pat.Wildcard(), pat.Param()
