@@ -57,7 +57,7 @@ _ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
 _APART = 0.35
 """The share of the instances in which all attributes that could differ are alike except one."""
 _RARE = 0.08
-SELDOM = 4
+_SELDOM = 4
 """Instances are rare if fewer than one attempt in so many makes one."""
 _DERIVED = 0.8
 """The share of the attempts that start from an earlier instance where instances are rare."""
@@ -95,7 +95,7 @@ class Coverage:
         So fuzzers look for inputs that a program accepts: beside those that are known.
         """
         found = self.evaluated or self.made
-        is_rare = self.attempts > SELDOM * (len(self.made) + SELDOM)
+        is_rare = self.attempts > _SELDOM * (len(self.made) + _SELDOM)
         return draw.choice(found) if found and is_rare and draw.random() < _DERIVED else ()
 
     def weight(self, label: Hashable, option: int) -> float:
