@@ -6,8 +6,12 @@ model; nothing else knows these operators.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from gsl import attr, op, pat
 from gsl.match import Match
@@ -346,6 +350,13 @@ def rotary_embedding() -> RuleSides:
     return rotary_sides(x, tables, [op.Cos(angles), op.Sin(angles)])
 
 
+def twice(shape: tuple[int, ...]) -> Any:
+    """Numbers of which both halves are equal along the last axis, for instances of the rule."""
+    *rows, size = shape
+    half = np.arange(math.prod(rows) * (size // 2)).reshape(*rows, -1) % 5 / 4
+    return np.concatenate([half, half], axis=-1)
+
+
 @rule(priority=-1)
 def rotary_embedding_tables() -> RuleSides:
     """x · cos + [-x2, x1] · sin = rotary_embedding(x, 0, cos1, sin1), where x = [x1, x2]
@@ -353,12 +364,15 @@ def rotary_embedding_tables() -> RuleSides:
     As rotary-embedding, for weights of which both halves are equal.
     """
     x = pat.Wildcard(ndim=4)
-    tables = [pat.Param(shape=(1, 1, x.shape[2], x.shape[3])) for _ in range(2)]
+    shape = 1, 1, x.shape[2], x.shape[3]
+    leaves = [(pat.Param(shape=shape), pat.Const(shape=shape)) for _ in range(2)]
+    tables = [param | const for param, const in leaves]
 
     def halves_are_equal(match: Match) -> bool:
         halves = [match[each].attrs["value"].chunk(2, -1) for each in tables]
         return all(bool((one == other).all()) for one, other in halves)
 
+    halves_are_equal.values = dict.fromkeys(chain(*leaves), twice)  # type: ignore[attr-defined]
     return *rotary_sides(x, tables, [part(each, 0, x.shape[3] // 2) for each in tables]), halves_are_equal
 
 
