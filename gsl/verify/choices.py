@@ -57,8 +57,8 @@ _ALIKE: Sequence[float] = (0.5, 0.9, 1.0, 0.2, 0.0)
 _APART = 0.35
 """The share of the instances in which all attributes that could differ are alike except one."""
 _RARE = 0.08
-_SELDOM = 4
-"""Instances are rare if fewer than one attempt in so many makes one."""
+ATTEMPTS = 12
+"""The number of attempts to make an instance, for each wanted one. Instances are rare if more are needed."""
 _DERIVED = 0.8
 """The share of the attempts that start from an earlier instance where instances are rare."""
 _MUTATED: Sequence[float] = (0.05, 0.1, 0.2, 0.4)
@@ -95,7 +95,7 @@ class Coverage:
         So fuzzers look for inputs that a program accepts: beside those that are known.
         """
         found = self.evaluated or self.made
-        is_rare = self.attempts > _SELDOM * (len(self.made) + _SELDOM)
+        is_rare = self.attempts > ATTEMPTS * (len(self.made) + 1)
         return draw.choice(found) if found and is_rare and draw.random() < _DERIVED else ()
 
     def weight(self, label: Hashable, option: int) -> float:

@@ -16,7 +16,7 @@ from gsl.graph import LEAVES, Graph, TensorType
 from gsl.pat import Pattern
 from gsl.rewrite import Subst
 from gsl.spec import spec_of
-from gsl.verify.choices import Coverage, Dead, Random
+from gsl.verify.choices import ATTEMPTS, Coverage, Dead, Random
 from gsl.verify.instance import generate
 from gsl.verify.models import Comparison
 from gsl.verify.shapes.conv import DRAWN
@@ -71,8 +71,6 @@ def outcome(rule: Subst, before: Graph, compare: Any, seed: int) -> Outcome:
 
 
 Compare = Callable[..., Comparison]
-ATTEMPTS = 12
-"""The number of attempts to generate an example, for each wanted one."""
 _NUMBERS = re.compile(r"\d+|[\[(][\d, ]*[\])]")
 VALUES = 40
 """The largest number of different values of an attribute that are told."""
