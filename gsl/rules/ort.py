@@ -350,7 +350,7 @@ def rotary_embedding() -> RuleSides:
     return rotary_sides(x, tables, [op.Cos(angles), op.Sin(angles)])
 
 
-def twice(shape: tuple[int, ...]) -> Any:
+def with_equal_halves(shape: tuple[int, ...]) -> Any:
     """Numbers of which both halves are equal along the last axis, for instances of the rule."""
     *rows, size = shape
     half = np.arange(math.prod(rows) * (size // 2)).reshape(*rows, -1) % 5 / 4
@@ -372,7 +372,7 @@ def rotary_embedding_tables() -> RuleSides:
         halves = [match[each].attrs["value"].chunk(2, -1) for each in tables]
         return all(bool((one == other).all()) for one, other in halves)
 
-    halves_are_equal.values = dict.fromkeys(chain(*leaves), twice)  # type: ignore[attr-defined]
+    halves_are_equal.values = dict.fromkeys(chain(*leaves), with_equal_halves)  # type: ignore[attr-defined]
     return *rotary_sides(x, tables, [part(each, 0, x.shape[3] // 2) for each in tables]), halves_are_equal
 
 

@@ -11,11 +11,12 @@ from gsl.pat import Call, Fused, Module, OpClass, walk
 from gsl.rewrite import Subst
 from gsl.spec import OpSpec
 from gsl.verify import models
+from gsl.verify.choices import ATTEMPTS
 from gsl.verify.counterexample import Shrinking, code, size_of, with_simple_values
 from gsl.verify.instance import generate
 from gsl.verify.mutate import Mutant, mutants_of, treats_alike
 from gsl.verify.proved import with_proof
-from gsl.verify.search import ATTEMPTS, Compare, CounterexampleSearch, Outcome, one_thread, outcome
+from gsl.verify.search import Compare, CounterexampleSearch, Outcome, one_thread, outcome
 from gsl.verify.suggest import LEAST_PASSING, suggestions
 from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Suggestion, Supported, Unchecked, Verdict
 
