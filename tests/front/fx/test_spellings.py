@@ -993,7 +993,12 @@ RANDOM = [
     (c(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, val), False), (c(F.rrelu, x), False),
     (c(F.rrelu, x, training=True), True), (c(torch.dropout, x, 0.5, True), True),
     (c(torch.dropout, x, 0.5, False), False), (c(F.alpha_dropout, x), False), (c(torch.arange, 3), False),
-    (c(torch.randperm, 3), True), (c("uniform_", x), True),
+    (c(torch.randperm, 3), True), (c("uniform_", x), True), (c(torch.svd_lowrank, x), True),
+    (c(torch.pca_lowrank, x), True), (c(torch.lstm, x, (q, k), (y,), True, 1, 0.5, True, False, False), True),
+    (c(torch.lstm, x, (q, k), (y,), True, 1, 0.5, False, False, False), False),
+    (c(torch.gru, x, q, (y,), True, 1, 0.5, True, False, False), True),
+    (c(torch.gru, x, q, (y,), True, 1, 0.5, False, False, False), False),
+    (c(torch.gru, x, q, (y,), True, 1, 0.0, True, False, False), False), (c(torch.gru_cell, x, y, q, k), False),
 ]  # fmt: skip
 
 

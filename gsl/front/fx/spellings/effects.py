@@ -6,6 +6,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Hashable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 import torch
@@ -125,9 +126,12 @@ _RANDOM_FUNCTIONS: Final = _words(
     "rand randn randint randperm rand_like randn_like randint_like bernoulli multinomial normal poisson binomial "
     "gumbel_softmax rrelu_ fractional_max_pool2d fractional_max_pool3d fractional_max_pool2d_with_indices "
     "fractional_max_pool3d_with_indices bernoulli_ normal_ uniform_ random_ exponential_ geometric_ cauchy_ "
-    "log_normal_ _sample_dirichlet _standard_gamma"
+    "log_normal_ _sample_dirichlet _standard_gamma svd_lowrank pca_lowrank lobpcg"
 )
 """Functions and methods that always draw."""
+
+_RECURRENT: Final = _words("lstm gru rnn_tanh rnn_relu")
+"""Functions of several layers, which draw between them in training."""
 
 _RANDOM_FLAGS: Final = ("training", "train")
 
@@ -141,6 +145,9 @@ def is_random(target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
             return False
     elif name in _RANDOM_FUNCTIONS:
         return True
+    elif name in _RECURRENT:
+        # Their two signatures have a probability and then the flag of training.
+        return all(rate and train for rate, train in pairwise(args) if type(rate) is float and type(train) is bool)
     elif isinstance(target, str) or not ("dropout" in name or "rrelu" in name or "attention" in name):
         return False
     named = {name: value for name, (_, value) in _named(target, args, kwargs).items()}
