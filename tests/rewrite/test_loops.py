@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 
 import pytest
 
@@ -88,9 +87,7 @@ def test_a_large_circle_is_noticed_early_and_shown_at_one_place() -> None:
         return True
 
     there = Subst(op.ReLU(x), op.Tanh(x), name="there", where=counted)
-    start = time.process_time()
     text = error(chain(3000), there, BACK)
-    assert time.process_time() - start < 5
     assert rewrites <= 2 * 3000  # of the 61,000 steps that the graph is given
     lines = text.splitlines()
     assert len(lines) == 5
