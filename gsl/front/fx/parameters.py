@@ -358,7 +358,7 @@ class ExportedParameterStore:
         return {self._tensor(specs[node.name]) for node in graph.find_nodes(op="placeholder") if node.users}
 
     def _tensor(self, spec: InputSpec) -> Hashable:
-        """What is the same for tied weights."""
+        """A key of the tensor of a placeholder, which tied weights share."""
         return id(self.state[spec.target]) if spec.target in self.state else spec.arg.name
 
     def _forget(self, removed: list[InputSpec], used: set[str | None]) -> None:
