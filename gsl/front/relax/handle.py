@@ -12,7 +12,7 @@ from gsl.front.core.handle import NativeLeaf, Source
 from gsl.front.core.infer import number_of
 from gsl.front.core.load import Expansion
 from gsl.front.core.store import FreeNames, Storer
-from gsl.front.relax.types import is_constant
+from gsl.front.relax.types import is_number
 from gsl.front.tree import Canon
 from gsl.front.tvm.tensors import to_torch
 from gsl.graph import CONST, PARAM, TUPLE, Graph, Node, TensorType, Type
@@ -39,6 +39,10 @@ class RelaxLeaves:
         """The native tensors of the leaves."""
         self.constants: dict[Any, Node] = {}
         """The nodes of the constants, by those and their shapes."""
+        self._numbers: dict[Any, Node] = {}
+        """The nodes that stand for constants without axes, by these."""
+        self._by_value: dict[tuple[str, bytes], Node] = {}
+        """The same by dtype and value."""
         self.names = FreeNames()
         """The names of the nodes."""
 
@@ -61,6 +65,16 @@ class RelaxLeaves:
             kind = PARAM if expr.value.shape else CONST
             self.constants[key] = self.add(RelaxLeaf(expr, shape), expr.value, kind)
         return self.constants[key]
+
+    def number(self, expr: Any) -> Node:
+        """A node that stands for a constant without axes where calls are told apart; it is no node of the view.
+
+        Its type is one object for equal numbers, and for no others: readings may look at values.
+        """
+        if expr not in self._numbers:
+            key = (str(expr.value.dtype), expr.value.numpy().tobytes())
+            self._numbers[expr] = self._by_value.setdefault(key, Node(CONST, type=TensorType((), key[0])))
+        return self._numbers[expr]
 
     def named(self, nodes: list[Node]) -> dict[str, Any]:
         """The native tensors by the names of their nodes: constants by their role in the first call that uses them.
@@ -87,7 +101,7 @@ def reads_as_number(op: Any, expr: Any) -> bool:
     """True for a constant without axes that is an operand of arithmetic."""
     spec = spec_of(op)
     is_arithmetic = spec is not None and Trait.BROADCASTING in spec.traits
-    return is_arithmetic and is_constant(expr) and not expr.value.shape
+    return is_arithmetic and is_number(expr)
 
 
 def as_number(

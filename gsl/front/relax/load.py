@@ -11,15 +11,15 @@ from typing import Any, Final, Union
 from tvm import relax
 
 from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single, Source, handle_of
-from gsl.front.core.load import Expansion, Loader, Rows
+from gsl.front.core.load import Expansion, Loader
 from gsl.front.relax import spellings
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import RelaxExpansion, RelaxLeaf, RelaxLeaves, tuple_of
 from gsl.front.relax.opaque import canonical, describe, is_tensor_expr
-from gsl.front.relax.signatures import RelaxSignatures
+from gsl.front.relax.signatures import RelaxForm, RelaxSignatures
 from gsl.front.relax.spellings.table import Reshaped
-from gsl.front.relax.types import FunctionScope, is_constant, is_tensors
+from gsl.front.relax.types import FunctionScope, is_constant, is_number, is_tensors
 from gsl.front.tree import Canon
 from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
@@ -188,10 +188,10 @@ class RelaxLoader(Loader):
                     form = known(number, op, type, args, operands)
             if args is None or operands is None or form is None:
                 self._binding(number, operands)
-            elif not form[0].is_whole:
+            elif not form.rows[0].is_whole:
                 self._again(number, form, operands)
             else:
-                (row,) = form
+                (row,) = form.rows
                 if name in names:
                     name = leaves.names.free(name)
                 else:
@@ -227,12 +227,15 @@ class RelaxLoader(Loader):
             case _:
                 self._opaque(number, binding, None)
 
-    def _operands(self, args: tuple[Any, ...]) -> tuple[Node, ...] | None:
-        """The view nodes of the arguments of a call; ``None`` where one may be shown in more than one way."""
-        views = self.views
-        if any(arg not in views and not (is_constant(arg) and arg.value.shape) for arg in args):
+    def _operands(self, inputs: tuple[Any, ...]) -> tuple[Node, ...] | None:
+        """The view nodes of the inputs of a call, and what stands for its numbers; ``None`` where one has neither."""
+        views, leaves = self.views, self._leaves
+        if any(each not in views and not is_constant(each) for each in inputs):
             return None
-        return tuple([self._leaves.constant(arg) if arg not in views else views[arg] for arg in args])
+        return tuple([
+            views[each] if each in views else leaves.number(each) if is_number(each) else leaves.constant(each)
+            for each in inputs
+        ])  # fmt: skip
 
     def _call(self, number: int, operands: tuple[Node, ...] | None) -> bool:
         known = operands is not None and all(type(operand.type) is TensorType for operand in operands)
@@ -249,12 +252,19 @@ class RelaxLoader(Loader):
         views = self.views
         return tuple([arg if arg in views else view.native for arg, view in zip(args, operands)])
 
-    def _again(self, number: int, rows: Rows, views: tuple[Node, ...]) -> None:
+    def _again(self, number: int, form: RelaxForm, operands: tuple[Node, ...]) -> None:
         """Load a call that is like one that was recorded."""
-        name, reading = self._own(number), Reading(self.function.vars[number], len(rows))
-        self._has_more = self._has_more or len(rows) > 1
-        sources = self._sources(self.function.args[number], views)
-        self.replay(rows, reading, views, sources, self.function.names[number]).name = name
+        function, args = self.function, self.function.args[number]
+        assert args is not None
+        inputs = self._forms.inputs(args) if form.through else args
+        views = self._operands(inputs) if form.through else operands
+        if views is None:
+            self._binding(number, operands)
+            return
+        through = tuple([function.place[args[place]] for place in form.through])
+        name, reading = self._own(number), Reading(function.vars[number], len(form.rows), through)
+        self._has_more = self._has_more or len(form.rows) > 1 or bool(through)
+        self.replay(form.rows, reading, views, self._sources(inputs, views), function.names[number]).name = name
 
     def _group(self, number: int) -> bool:
         """Load the call of an outlined group, whose body is loaded at its first use; False if it is none."""
@@ -334,8 +344,8 @@ class RelaxLoader(Loader):
                     through.update(dict.fromkeys(between))
         if any(var not in self.views for var in deps):
             return False
-        if key is not None and not deps and not through:
-            self._forms.note(key, number, tree)
+        if key is not None and not deps:
+            self._forms.note(key, number, tree, tuple(through))
         self._finish(number, tree, tuple(deps), through=tuple(through))
         return True
 

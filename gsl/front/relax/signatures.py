@@ -6,18 +6,29 @@ A reading depends on the operator, its attributes and the types; only for some o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import tvm_ffi
 
+from gsl.front.core.handle import Source
 from gsl.front.core.load import Expansion, Rows, recorded
 from gsl.front.relax import spellings
 from gsl.front.relax.function import RelaxFunction, effect_of
 from gsl.front.relax.handle import RelaxLeaf
-from gsl.front.relax.types import FunctionScope
+from gsl.front.relax.types import FunctionScope, is_number
 from gsl.graph import Effect, Node, Type
 
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
+
+
+class RelaxForm(NamedTuple):
+    """The reading of calls that differ in nothing but their inputs."""
+
+    rows: Rows
+    through: tuple[int, ...]
+    """The numbers of the arguments whose calls the reading sees through. Where there are any, the inputs of the rows
+    are the arguments, and then those of the calls that compute them."""
 
 
 class _Operator:
@@ -31,8 +42,8 @@ class _Operator:
         self.looks_at = spellings.LOOKS_AT.get(self.name)
         self.effect: Effect | None = effect_of(binding)
         """The effect of calls of plain arguments."""
-        self.forms: dict[tuple[Any, ...], Rows] = {}
-        """The rows of its calls of shared types, by the facts on which their readings depend."""
+        self.forms: dict[tuple[Any, ...], RelaxForm] = {}
+        """The forms of its calls of shared types, by the facts on which their readings depend."""
 
 
 class RelaxSignatures:
@@ -50,8 +61,8 @@ class RelaxSignatures:
         self._types: list[Type | None] = []
         """The types on which that reading depends."""
         self._operators: dict[Any, _Operator] = {}
-        self._own: dict[tuple[Any, ...], Rows] = {}
-        """The rows of calls of other types, by their operators and the same facts."""
+        self._own: dict[tuple[Any, ...], RelaxForm] = {}
+        """The forms of calls of other types, by their operators and the same facts."""
 
     def _operator(self, number: int) -> _Operator:
         """The facts about the operator of a call of plain arguments."""
@@ -71,11 +82,12 @@ class RelaxSignatures:
 
     def known(
         self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]
-    ) -> Rows | None:
+    ) -> RelaxForm | None:
         """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
         operator = self._operators.get(op) or self._operator(number)
         producers = () if operator.looks_at is None else self._producers(args, operator.looks_at)
-        if not operator.reads or producers is None or (self.aliases and not self.aliases.isdisjoint(args)):
+        inputs = self.inputs(args) if producers else args
+        if not operator.reads or producers is None or (self.aliases and not self.aliases.isdisjoint(inputs)):
             self.key = None
             return None
         # Types are told apart by their addresses: they stay as long as the view's nodes do.
@@ -89,11 +101,17 @@ class RelaxSignatures:
         self.key = key = key if attrs is None else (*key, _StructuralKey(attrs))
         if producers:
             self.key = key = (*key, producers)
-        rows = operator.forms.get(key)
-        if rows is None:
-            rows = self._own.get((operator, key))
+        form = operator.forms.get(key)
+        if form is None:
+            form = self._own.get((operator, key))
             self._types = [type, *[operand.type for operand in operands], *_types_of(producers)]
-        return rows
+        return form
+
+    def inputs(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of a call, and then those of the calls that compute them."""
+        function = self.function
+        places = [place for arg in args if (place := function.place.get(arg)) is not None]
+        return (*args, *chain.from_iterable([function.args[place] or () for place in places]))
 
     def _producers(self, args: Sequence[Any], looks_at: frozenset[str]) -> tuple[Any, ...] | None:
         """A key of the calls that compute the arguments; an empty one if they have none of these operators, ``None``
@@ -105,16 +123,18 @@ class RelaxSignatures:
             return None
         if all(self._operator(place).name not in looks_at for place in found):
             return ()
-        where = {id(arg): number for number, arg in enumerate(args)}
+        where: dict[int, int] = {}
+        for number, arg in enumerate(self.inputs(args)):
+            where.setdefault(id(arg), number)
         return tuple([None if place is None else self._producer(place, where) for place in places])
 
     def _producer(self, place: int, where: Mapping[int, int]) -> tuple[Any, ...]:
-        """All that a reading may see of a call that computes one of its arguments; ``where`` has the numbers of these
-        by their addresses."""
+        """All that a reading may see of a call that computes one of its arguments; ``where`` has the numbers of the
+        inputs by their addresses."""
         own = self.function.args[place]
         assert own is not None
         attrs = self.function.values[place].attrs
-        types = [(self.scope.type_of(arg), where.get(id(arg))) for arg in own]
+        types = [(self.scope.type_of(arg), where[id(arg)]) for arg in own]
         return (self.function.ops[place], None if attrs is None else _StructuralKey(attrs), *types)
 
     def may_look(self, number: int, looked_up: Sequence[Any]) -> bool:
@@ -124,19 +144,32 @@ class RelaxSignatures:
             return False
         return all(var in args for var in looked_up)
 
-    def note(self, key: tuple[Any, ...], number: int, tree: Expansion) -> None:
-        """Remember the reading of a call under its key, if it is one of the call's arguments alone."""
+    def note(self, key: tuple[Any, ...], number: int, tree: Expansion, through: Sequence[int]) -> None:
+        """Remember the reading of a call under its key, if it is one of its inputs alone.
+
+        ``through`` are the bindings that it sees through.
+        """
         args = self.function.args[number]
         assert args is not None
-        sources = [[source.expr if isinstance(source, RelaxLeaf) and source.shape is None else source for source in own]
-                   for own in tree.sources]  # fmt: skip
-        if {source for own in sources for source in own if source.__class__ is not int}.issubset(args):
-            rows, shared = recorded(tree.nodes, sources, tree.name, args), self.scope.shared
+        producers = {self.function.place.get(arg): place for place, arg in reversed([*enumerate(args)])}
+        inputs = self.inputs(args) if through else args
+        sources = [list(map(_input_of, own)) for own in tree.sources]
+        used = {source for own in sources for source in own if source.__class__ is not int}
+        if used.issubset(inputs) and producers.keys() >= set(through):
+            seen = tuple([producers[place] for place in through])
+            form, shared = RelaxForm(recorded(tree.nodes, sources, tree.name, inputs), seen), self.scope.shared
             if all(map(shared.has, self._types)):
-                self._operator(number).forms[key] = rows
+                self._operator(number).forms[key] = form
                 shared.count += 1
             else:
-                self._own[self._operator(number), key] = rows
+                self._own[self._operator(number), key] = form
+
+
+def _input_of(source: Source) -> Any:
+    """The input of a call from which an operand of its reading came; a number, or a constant that is seen with another
+    shape, as it is."""
+    is_whole = isinstance(source, RelaxLeaf) and source.shape is None and not is_number(source.expr)
+    return source.expr if is_whole else source
 
 
 def _types_of(producers: Sequence[Any]) -> list[Type | None]:

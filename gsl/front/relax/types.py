@@ -182,6 +182,11 @@ def is_constant(expr: Any) -> bool:
     return isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor)
 
 
+def is_number(expr: Any) -> bool:
+    """True for a tensor without axes that is written in the program, which may be read as a number."""
+    return is_constant(expr) and not expr.value.shape
+
+
 # ---------------------------------------------------------------- types of a function
 
 
@@ -243,7 +248,7 @@ class FunctionScope:
         self.dims = dims
         self.shared = Shared.now()
         self.looked_up: list[Any] = []
-        """The variables whose bindings were asked for."""
+        """The variables whose bindings were asked for; ``None`` where it was asked for their users."""
         self.is_exact = True
         """True if equal types in the view mean equal types in Relax, for all variables whose types were asked for."""
         self._types: dict[Any, Type | None] = {}
@@ -264,6 +269,7 @@ class FunctionScope:
 
     def is_used_once(self, var: Any) -> bool:
         """True if one binding of the function uses the variable, and its result does not."""
+        self.looked_up.append(None)  # which no form of a call covers
         return len(self.function.users.get(var, ())) == 1 and var not in self.function.used_by_result
 
     def type_of(self, expr: Any) -> Type | None:

@@ -84,14 +84,15 @@ def _bias(r: RelaxCall, data: Any, other: Any) -> Canon:
         raise TvmUnread
     shape, own, source = r.type_of(data).shape, r.type_of(other).shape, r.produced(data)
     size = shape[axis]
-    # The sum broadcasts the other operand along all axes but that of the channels. What is added to scores and has as
-    # many axes is a mask.
-    is_product = is_call(source, "relax.matmul")
-    unread_unless(len(own) == 1 or not is_product or _read_matmul(RelaxCall(source, r.scope)).op == "nn.dense")
+    # The sum broadcasts the other operand along all axes but that of the channels.
     unread_unless(0 < len(own) <= len(shape))
     padded = (1,) * (len(shape) - len(own)) + own
     unread_unless(padded == tuple([size if place == axis else 1 for place in range(len(shape))]))
-    return Canon("nn.bias_add", (data, _as_vector(r, other, size)), {"axis": axis})
+    vector = _as_vector(r, other, size)
+    # What is added to scores and has as many axes is a mask.
+    is_product = is_call(source, "relax.matmul")
+    unread_unless(len(own) == 1 or not is_product or _read_matmul(RelaxCall(source, r.scope)).op == "nn.dense")
+    return Canon("nn.bias_add", (data, vector), {"axis": axis})
 
 
 def read_add(r: RelaxCall) -> Canon:
