@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import random
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -51,48 +52,77 @@ class Found:
 # ---------------------------------------------------------------- a decoder
 
 
+SHAPES = {**dict.fromkeys(("q", "k", "v", "o", "gate", "up", "down"), (16, 16)), "before": (16,), "after": (16,)}
+"""The weights of a layer."""
+
+
+class Unrolled:
+    """A decoder of 60 layers with norms and activations that are written out, unrolled until it has so many calls.
+
+    ``make`` makes a call of an operator, which is named as in torch, on values and numbers.
+    """
+
+    def __init__(self, make: Callable[..., Any]) -> None:
+        self.make = make
+        self.made = 0
+        """The number of the calls."""
+
+    def call(self, name: str, *args: Any) -> Any:
+        self.made += 1
+        return self.make(name, *args)
+
+    def run(self, x: Any, layers: list[list[Any]], count: int) -> Any:
+        """The result for an input; the weights of each layer stand in the order of ``SHAPES``."""
+        while True:
+            for layer in layers:
+                x = self.layer(x, dict(zip(SHAPES, layer)))
+                if self.made >= count:
+                    return x
+
+    def layer(self, x: Any, weights: Mapping[str, Any]) -> Any:
+        call, y = self.call, self.norm(x, weights["before"])
+        q, k, v = (call("linear", y, weights[name]) for name in "qkv")
+        mixed = call("mul", call("softmax", call("mul", q, k)), v)
+        x = call("add", x, call("linear", mixed, weights["o"]))
+        y = self.norm(x, weights["after"])
+        opened = call("linear", y, weights["gate"])
+        opened = call("mul", opened, call("sigmoid", opened))
+        inner = call("mul", opened, call("linear", y, weights["up"]))
+        return call("add", x, call("linear", inner, weights["down"]))
+
+    def norm(self, x: Any, gain: Any) -> Any:
+        mean = self.call("mean", self.call("pow", x, 2.0))
+        root_of = self.call("rsqrt", self.call("add", mean, 1e-6))
+        return self.call("mul", gain, self.call("mul", x, root_of))
+
+
 def decoder(count: int) -> fx.GraphModule:
-    """A decoder of 60 layers with norms and activations that are written out, unrolled until it has so many calls."""
+    """The decoder as a module of torch."""
     mode, graph, root = FakeTensorMode(), fx.Graph(), torch.nn.Module()
-    wide, row, weight, scale = (mode.from_tensor(torch.empty(size)) for size in ((1, 16), (1, 1), (16, 16), (16,)))
-    made = 0
+    wide, row = (mode.from_tensor(torch.empty(size)) for size in ((1, 16), (1, 1)))
+    targets = {
+        "linear": aten.linear.default, "softmax": aten.softmax.int, "sigmoid": aten.sigmoid.default,
+        "mean": aten.mean.dim, "pow": aten.pow.Tensor_Scalar, "rsqrt": aten.rsqrt.default, "add": aten.add.Tensor,
+        "mul": aten.mul.Tensor,
+    }  # fmt: skip
+    more = {"mean": ([-1], True), "softmax": (-1,)}
 
-    def call(target: Any, *args: Any, value: Any = wide) -> fx.Node:
-        nonlocal made
-        made += 1
-        node = graph.call_function(target, args)
-        node.meta["val"] = value
+    def make(name: str, x: fx.Node, *args: Any) -> fx.Node:
+        node = graph.call_function(targets[name], (x, *args, *more.get(name, ())))
+        is_row = name == "mean" or (name != "mul" and x.meta["val"] is row)
+        node.meta["val"] = row if is_row else wide
         return node
 
-    def param(name: str, value: Any) -> fx.Node:
-        root.register_parameter(name, torch.nn.Parameter(torch.rand(value.shape), requires_grad=False))
+    def param(name: str, shape: tuple[int, ...]) -> fx.Node:
+        root.register_parameter(name, torch.nn.Parameter(torch.rand(shape), requires_grad=False))
         node = graph.get_attr(name)
-        node.meta["val"] = value
+        node.meta["val"] = mode.from_tensor(torch.empty(shape))
         return node
-
-    def norm(x: fx.Node, gain: fx.Node) -> fx.Node:
-        mean = call(aten.mean.dim, call(aten.pow.Tensor_Scalar, x, 2), [-1], True, value=row)
-        root_of = call(aten.rsqrt.default, call(aten.add.Tensor, mean, 1e-6, value=row), value=row)
-        return call(aten.mul.Tensor, gain, call(aten.mul.Tensor, x, root_of))
 
     x = graph.placeholder("x")
     x.meta["val"] = wide
-    shapes = {**dict.fromkeys(("q", "k", "v", "o", "gate", "up", "down"), weight), "before": scale, "after": scale}
-    layers = [[param(f"{name}{number}", value) for name, value in shapes.items()] for number in range(LAYERS)]
-    while made < count:
-        for q, k, v, o, gate, up, down, before, after in layers:
-            y = norm(x, before)
-            product = call(aten.mul.Tensor, call(aten.linear.default, y, q), call(aten.linear.default, y, k))
-            mixed = call(aten.mul.Tensor, call(aten.softmax.int, product, -1), call(aten.linear.default, y, v))
-            x = call(aten.add.Tensor, x, call(aten.linear.default, mixed, o))
-            y = norm(x, after)
-            opened = call(aten.linear.default, y, gate)
-            opened = call(aten.mul.Tensor, opened, call(aten.sigmoid.default, opened))
-            inner = call(aten.mul.Tensor, opened, call(aten.linear.default, y, up))
-            x = call(aten.add.Tensor, x, call(aten.linear.default, inner, down))
-            if made >= count:
-                break
-    graph.output((x,))
+    layers = [[param(f"{name}{number}", shape) for name, shape in SHAPES.items()] for number in range(LAYERS)]
+    graph.output((Unrolled(make).run(x, layers, count),))
     return _LazyGraphModule(root, graph)
 
 
@@ -101,6 +131,53 @@ def copy_of(module: fx.GraphModule) -> fx.Graph:
     new = fx.Graph()
     new.graph_copy(module.graph, {})
     return new
+
+
+def relax_decoder(count: int) -> tuple[Any, dict[str, Any]]:
+    """The decoder as a module of Relax of so many bindings, and its weights."""
+    from tvm import relax, runtime
+
+    builder, ops = relax.BlockBuilder(), relax.op
+
+    def tensor(name: str, *shape: int) -> Any:
+        return relax.Var(name, relax.TensorType(list(shape), "float32"))
+
+    @functools.cache
+    def number(value: float) -> Any:
+        return relax.const(value, "float32")
+
+    def make(name: str, *args: Any) -> Any:
+        given = [number(arg) if isinstance(arg, float) else arg for arg in args]
+        if name == "linear":
+            decoder.made += 1
+            given[1] = builder.emit(ops.permute_dims(given[1]))
+        return builder.emit(functions[name](*given))
+
+    functions: dict[str, Any] = {
+        "linear": ops.matmul, "softmax": ops.nn.softmax, "sigmoid": ops.sigmoid, "pow": ops.power, "rsqrt": ops.rsqrt,
+        "mean": lambda x: ops.mean(x, [-1], keepdims=True), "add": ops.add, "mul": ops.multiply,
+    }  # fmt: skip
+    decoder = Unrolled(make)
+    x = tensor("x", 1, 16)
+    layers = [[tensor(f"{name}{number}", *shape) for name, shape in SHAPES.items()] for number in range(LAYERS)]
+    weights = [weight for layer in layers for weight in layer]
+    with builder.function("main", [x, *weights], attrs={"num_input": 1}):
+        with builder.dataflow():
+            result = builder.emit_output(decoder.run(x, layers, count))
+        builder.emit_func_output(result)
+    values = {str(weight.name): torch.rand([int(size) for size in weight.ty.shape.values]) for weight in weights}
+    return builder.get(), {name: runtime.tensor(value.numpy()) for name, value in values.items()}
+
+
+def copy_of_relax(module: Any) -> Any:
+    """A copy of the bindings by TVM, which makes each call anew."""
+    from tvm.relax.expr_functor import PyExprMutator, mutator
+
+    @mutator
+    class Copy(PyExprMutator):
+        """Visits every call."""
+
+    return Copy(module).visit_expr(module["main"])
 
 
 # ---------------------------------------------------------------- a circuit
@@ -191,6 +268,13 @@ def on_decoder(size: int) -> Found:
     return _found(size, rules, lambda: Workload.from_fx(module), lambda: copy_of(module))
 
 
+def on_relax_decoder(size: int) -> Found:
+    """The same on the decoder in Relax."""
+    module, weights = relax_decoder(size)
+    rules = RuleSet(dict.fromkeys((*NORMAL, *IDIOMS)))
+    return _found(size, rules, lambda: Workload.from_relax(module, weights), lambda: copy_of_relax(module))
+
+
 def on_circuit(size: int) -> Found:
     """The laws of gates on the circuit; the objects are read when the workload is made."""
     outputs = circuit(size)
@@ -238,6 +322,7 @@ def on_disk(size: int) -> tuple[int, int, int]:
 
 SYSTEMS: dict[str, Callable[[int], Found]] = {
     "decoder of 60 layers, unrolled (FX)": on_decoder,
+    "decoder of 60 layers, unrolled (Relax)": on_relax_decoder,
     "circuit of random gates (nodes)": on_circuit,
 }
 

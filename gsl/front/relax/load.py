@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Union
@@ -227,7 +227,7 @@ class RelaxLoader(Loader):
             case _:
                 self._opaque(number, binding, None)
 
-    def _operands(self, inputs: tuple[Any, ...]) -> tuple[Node, ...] | None:
+    def _operands(self, inputs: Sequence[Any]) -> tuple[Node, ...] | None:
         """The view nodes of the inputs of a call, and what stands for its numbers; ``None`` where one has neither."""
         views, leaves = self.views, self._leaves
         if any(each not in views and not is_constant(each) for each in inputs):
@@ -256,7 +256,7 @@ class RelaxLoader(Loader):
         """Load a call that is like one that was recorded."""
         function, args = self.function, self.function.args[number]
         assert args is not None
-        inputs = self._forms.inputs(args) if form.through else args
+        inputs = self._forms.inputs if form.through else args
         views = self._operands(inputs) if form.through else operands
         if views is None:
             self._binding(number, operands)

@@ -5,7 +5,7 @@ A reading depends on the operator, its attributes and the types; only for some o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -28,7 +28,7 @@ class RelaxForm(NamedTuple):
     rows: Rows
     through: tuple[int, ...]
     """The numbers of the arguments whose calls the reading sees through. Where there are any, the inputs of the rows
-    are the arguments, and then those of the calls that compute them."""
+    are the arguments, and then those of all calls that compute them."""
 
 
 class _Operator:
@@ -60,6 +60,8 @@ class RelaxSignatures:
         is no such key."""
         self._types: list[Type | None] = []
         """The types on which that reading depends."""
+        self.inputs: Sequence[Any] = ()
+        """The arguments of the last call, and, where its reading may look at the calls that compute them, theirs."""
         self._operators: dict[Any, _Operator] = {}
         self._own: dict[tuple[Any, ...], RelaxForm] = {}
         """The forms of calls of other types, by their operators and the same facts."""
@@ -85,9 +87,8 @@ class RelaxSignatures:
     ) -> RelaxForm | None:
         """The form of a call of plain arguments with these view nodes, if one was noted. ``key`` is then its key."""
         operator = self._operators.get(op) or self._operator(number)
-        producers = () if operator.looks_at is None else self._producers(args, operator.looks_at)
-        inputs = self.inputs(args) if producers else args
-        if not operator.reads or producers is None or (self.aliases and not self.aliases.isdisjoint(inputs)):
+        inputs = args if operator.looks_at is None else self._inputs(args, operator.looks_at)
+        if not operator.reads or inputs is None or (self.aliases and not self.aliases.isdisjoint(inputs)):
             self.key = None
             return None
         # Types are told apart by their addresses: they stay as long as the view's nodes do.
@@ -99,43 +100,48 @@ class RelaxSignatures:
                 key += (tuple([args.index(arg) for arg in args]),)
         attrs = self.function.values[number].attrs
         self.key = key = key if attrs is None else (*key, _StructuralKey(attrs))
-        if producers:
-            self.key = key = (*key, producers)
+        self.inputs = inputs
+        if inputs is not args:
+            self.key = key = (*key, *self._producers(args, inputs))
         form = operator.forms.get(key)
         if form is None:
             form = self._own.get((operator, key))
-            self._types = [type, *[operand.type for operand in operands], *_types_of(producers)]
+            self._types = [type, *[operand.type for operand in operands], *map(self.scope.type_of, inputs[len(args) :])]
         return form
 
-    def inputs(self, args: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments of a call, and then those of the calls that compute them."""
-        function = self.function
-        places = [place for arg in args if (place := function.place.get(arg)) is not None]
-        return (*args, *chain.from_iterable([function.args[place] or () for place in places]))
+    def _inputs(self, args: Sequence[Any], looks_at: frozenset[str]) -> Sequence[Any] | None:
+        """The arguments of a call, and those of the calls that compute them, if it has one of these operators among
+        these calls; ``None`` if an argument is bound to something else than a call."""
+        place_of, ops = self.function.place.get, self.function.ops
+        places, is_looked_at = list[int](), False
+        for arg in args:
+            place = place_of(arg)
+            if place is not None:
+                if ops[place] is None:
+                    return None
+                places.append(place)
+                is_looked_at = is_looked_at or self._operator(place).name in looks_at
+        return (*args, *chain.from_iterable(map(self._args, places))) if is_looked_at else args
 
-    def _producers(self, args: Sequence[Any], looks_at: frozenset[str]) -> tuple[Any, ...] | None:
-        """A key of the calls that compute the arguments; an empty one if they have none of these operators, ``None``
-        if an argument is bound to something else than a call."""
-        function = self.function
-        places = [function.place.get(arg) for arg in args]
-        found = [place for place in places if place is not None]
-        if any(function.ops[place] is None for place in found):
-            return None
-        if all(self._operator(place).name not in looks_at for place in found):
-            return ()
-        where: dict[int, int] = {}
-        for number, arg in enumerate(self.inputs(args)):
-            where.setdefault(id(arg), number)
-        return tuple([None if place is None else self._producer(place, where) for place in places])
+    def _args(self, place: int) -> tuple[Any, ...]:
+        args = self.function.args[place]
+        assert args is not None
+        return args
 
-    def _producer(self, place: int, where: Mapping[int, int]) -> tuple[Any, ...]:
-        """All that a reading may see of a call that computes one of its arguments; ``where`` has the numbers of the
-        inputs by their addresses."""
-        own = self.function.args[place]
-        assert own is not None
-        attrs = self.function.values[place].attrs
-        types = [(self.scope.type_of(arg), where[id(arg)]) for arg in own]
-        return (self.function.ops[place], None if attrs is None else _StructuralKey(attrs), *types)
+    def _producers(self, args: Sequence[Any], inputs: Sequence[Any]) -> Iterator[Any]:
+        """A key of all that a reading may see of the calls that compute its arguments: their operators, attributes and
+        arguments."""
+        for arg in args:
+            place = self.function.place.get(arg)
+            if place is None:
+                yield None
+            else:
+                attrs = self.function.values[place].attrs
+                yield id(self._operator(place)) if attrs is None else (id(self._operator(place)), _StructuralKey(attrs))
+        has, type_of = self.function.has, self.scope.type_of
+        yield tuple([id(type_of(each)) if has(each) else type_of(each) for each in inputs[len(args) :]])
+        if len(set(inputs)) < len(inputs):
+            yield tuple([inputs.index(each) for each in inputs])
 
     def may_look(self, number: int, looked_up: Sequence[Any]) -> bool:
         """True if the key of a call covers what its reading has looked at, the bindings of these variables."""
@@ -152,7 +158,7 @@ class RelaxSignatures:
         args = self.function.args[number]
         assert args is not None
         producers = {self.function.place.get(arg): place for place, arg in reversed([*enumerate(args)])}
-        inputs = self.inputs(args) if through else args
+        inputs = self.inputs if through else args
         sources = [list(map(_input_of, own)) for own in tree.sources]
         used = {source for own in sources for source in own if source.__class__ is not int}
         if used.issubset(inputs) and producers.keys() >= set(through):
@@ -170,8 +176,3 @@ def _input_of(source: Source) -> Any:
     shape, as it is."""
     is_whole = isinstance(source, RelaxLeaf) and source.shape is None and not is_number(source.expr)
     return source.expr if is_whole else source
-
-
-def _types_of(producers: Sequence[Any]) -> list[Type | None]:
-    """The types of the arguments of the calls that compute the arguments of another one."""
-    return [type for producer in producers if producer is not None for type, _ in producer[2:]]

@@ -14,7 +14,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, handle_of
 from gsl.front.core.store import FreeNames, added, foreign
 from gsl.front.relax.blocks import Blocks, Swaps
-from gsl.front.relax.function import with_value
+from gsl.front.relax.function import free_variables, with_value
 from gsl.front.relax.groups import Outliner
 from gsl.front.relax.handle import RelaxLeaf, RelaxValues
 from gsl.front.relax.load import Fields, Loaded, OutputSource, parts_of
@@ -71,24 +71,21 @@ class RelaxParameterStore:
         body = relax.SeqExpr(blocks, result, native.body.span)
         body = relax.BlockBuilder().normalize(body) if result.ty.is_missing() else body
         _update_type(body, result.ty)
-        params = [*self._needed(blocks, result), *self.added]
+        params = [*self._needed(body), *self.added]
         # A function may be declared to return something else than its result, as nothing at all.
         declared = None if function.result.ty == native.ret_ty else native.ret_ty
         return relax.Function(params, body, declared, native.is_pure, native.attrs, native.span)
 
-    def _needed(self, blocks: list[Any], result: Any) -> list[Any]:
+    def _needed(self, body: Any) -> list[Any]:
         """The old parameters without the weights that nothing uses any more."""
         function = self.loaded.function
         if not self.free:
             return function.params
-        used = set(relax.analysis.free_vars(result))
-        for block in blocks:
-            for binding in block.bindings:
-                used.update(relax.analysis.free_vars(binding.value))
+        used = set(free_variables(body))
         params: list[Any] = []
+        unused = function.unused(function.params).difference(function.used_by_result)
         for var in function.params:
-            was_used = var in function.users or var in function.used_by_result
-            if var.name in self.values and was_used and var not in used:
+            if var.name in self.values and var not in used and var not in unused:
                 del self.values[var.name]
             else:
                 params.append(var)
