@@ -14,6 +14,7 @@ import tvm_ffi
 from tvm import ir, relax
 from tvm.ir import Call, Op
 from tvm.relax import VarBinding
+from tvm.tirx import IntImm
 
 from gsl.errors import FrontEndError
 from gsl.graph import Effect
@@ -71,7 +72,8 @@ class RelaxFunction:
         self.values: list[Any] = []
         """The expression of each binding."""
         self.args: list[tuple[Any, ...] | None] = []
-        """The arguments of each binding of a call of nothing but variables and constants; ``None`` for all others."""
+        """The arguments of each binding of a call of nothing but variables, constants and shapes that are numbers;
+        ``None`` for all others."""
         self.ops: list[Any] = []
         """The operator of each of these calls."""
         self.ends: list[int] = []
@@ -129,8 +131,9 @@ class RelaxFunction:
                 self.args[place], self.ops[place] = args, one(op.__chandle__(), op)
 
     def _arguments(self, args: list[Any]) -> tuple[Any, ...] | None:
-        """The objects of the arguments of a call; ``None`` if they are more than variables and constants."""
-        if not all(type(arg) in VARIABLES or type(arg) is ir.GenericConst for arg in args):
+        """The objects of the arguments of a call; ``None`` if they are more than variables, constants and shapes that
+        are numbers."""
+        if not all(type(arg) in VARIABLES or type(arg) is ir.GenericConst or sizes_of(arg) is not None for arg in args):
             return None
         return tuple([self._plain.setdefault(arg.__chandle__(), arg) for arg in args])
 
@@ -210,6 +213,14 @@ class RelaxFunction:
         if args is None:
             return replaced(value, instead)
         return call(value.ty, value.op, [instead.get(arg, arg) for arg in args], value.attrs, value.ty_args, value.span)
+
+
+def sizes_of(expr: Any) -> tuple[int, ...] | None:
+    """The sizes of a shape that is written out in numbers; ``None`` for anything else."""
+    if type(expr) is not relax.ShapeExpr:
+        return None
+    sizes = items(expr.values)
+    return tuple([int(size.value) for size in sizes]) if all(type(size) is IntImm for size in sizes) else None
 
 
 def free_variables(expr: Any) -> Sequence[Any]:

@@ -39,10 +39,6 @@ class RelaxLeaves:
         """The native tensors of the leaves."""
         self.constants: dict[Any, Node] = {}
         """The nodes of the constants, by those and their shapes."""
-        self._numbers: dict[Any, Node] = {}
-        """The nodes that stand for constants without axes, by these."""
-        self._by_value: dict[tuple[str, bytes], Node] = {}
-        """The same by dtype and value."""
         self.names = FreeNames()
         """The names of the nodes."""
 
@@ -65,16 +61,6 @@ class RelaxLeaves:
             kind = PARAM if expr.value.shape else CONST
             self.constants[key] = self.add(RelaxLeaf(expr, shape), expr.value, kind)
         return self.constants[key]
-
-    def number(self, expr: Any) -> Node:
-        """A node that stands for a constant without axes where calls are told apart; it is no node of the view.
-
-        Its type is one object for equal numbers, and for no others: readings may look at values.
-        """
-        if expr not in self._numbers:
-            key = (str(expr.value.dtype), expr.value.numpy().tobytes())
-            self._numbers[expr] = self._by_value.setdefault(key, Node(CONST, type=TensorType((), key[0])))
-        return self._numbers[expr]
 
     def named(self, nodes: list[Node]) -> dict[str, Any]:
         """The native tensors by the names of their nodes: constants by their role in the first call that uses them.

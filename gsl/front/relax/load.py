@@ -19,7 +19,7 @@ from gsl.front.relax.handle import RelaxExpansion, RelaxLeaf, RelaxLeaves, tuple
 from gsl.front.relax.opaque import canonical, describe, is_tensor_expr
 from gsl.front.relax.signatures import RelaxForm, RelaxSignatures
 from gsl.front.relax.spellings.table import Reshaped
-from gsl.front.relax.types import FunctionScope, is_constant, is_number, is_tensors
+from gsl.front.relax.types import FunctionScope, is_constant, is_tensors
 from gsl.front.tree import Canon
 from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
@@ -228,14 +228,16 @@ class RelaxLoader(Loader):
                 self._opaque(number, binding, None)
 
     def _operands(self, inputs: Sequence[Any]) -> tuple[Node, ...] | None:
-        """The view nodes of the inputs of a call, and what stands for its numbers; ``None`` where one has neither."""
-        views, leaves = self.views, self._leaves
-        if any(each not in views and not is_constant(each) for each in inputs):
-            return None
-        return tuple([
-            views[each] if each in views else leaves.number(each) if is_number(each) else leaves.constant(each)
-            for each in inputs
-        ])  # fmt: skip
+        """The view nodes of the inputs of a call, and what stands for its literals; ``None`` where one has neither."""
+        found = list(map(self._operand, inputs))
+        views = [view for view in found if view is not None]
+        return tuple(views) if len(views) == len(found) else None
+
+    def _operand(self, expr: Any) -> Node | None:
+        view = self.views.get(expr)
+        if view is None:
+            view = self._forms.literal(expr)
+        return self._leaves.constant(expr) if view is None and is_constant(expr) else view
 
     def _call(self, number: int, operands: tuple[Node, ...] | None) -> bool:
         known = operands is not None and all(type(operand.type) is TensorType for operand in operands)

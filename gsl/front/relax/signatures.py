@@ -5,7 +5,7 @@ A reading depends on the operator, its attributes and the types; only for some o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -14,10 +14,10 @@ import tvm_ffi
 from gsl.front.core.handle import Source
 from gsl.front.core.load import Expansion, Rows, recorded
 from gsl.front.relax import spellings
-from gsl.front.relax.function import RelaxFunction, effect_of
+from gsl.front.relax.function import RelaxFunction, effect_of, sizes_of
 from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.types import FunctionScope, is_number
-from gsl.graph import Effect, Node, Type
+from gsl.graph import CONST, Effect, Node, TensorType, Type
 
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
 
@@ -62,6 +62,10 @@ class RelaxSignatures:
         """The types on which that reading depends."""
         self.inputs: Sequence[Any] = ()
         """The arguments of the last call, and, where its reading may look at the calls that compute them, theirs."""
+        self._literals: dict[Any, Node | None] = {}
+        """The nodes that stand for literals, by these; ``None`` for what is none."""
+        self._by_value: dict[Hashable, Node] = {}
+        """The same by their values."""
         self._operators: dict[Any, _Operator] = {}
         self._own: dict[tuple[Any, ...], RelaxForm] = {}
         """The forms of calls of other types, by their operators and the same facts."""
@@ -109,6 +113,23 @@ class RelaxSignatures:
             self._types = [type, *[operand.type for operand in operands], *map(self.scope.type_of, inputs[len(args) :])]
         return form
 
+    def literal(self, expr: Any) -> Node | None:
+        """A node that stands for a constant without axes, or for a shape that is numbers, where calls are told apart;
+        ``None`` for anything else.
+
+        It is no node of the view. Its type is one object for equal values, and for no others, at which readings may
+        look.
+        """
+        if expr not in self._literals:
+            value: Hashable = sizes_of(expr)
+            if value is None and is_number(expr):
+                value = (str(expr.value.dtype), expr.value.numpy().tobytes())
+            new = None if value is None else self._by_value.get(value) or Node(CONST, type=TensorType((), "int64"))
+            if new is not None:
+                self._by_value[value] = new
+            self._literals[expr] = new
+        return self._literals[expr]
+
     def _inputs(self, args: Sequence[Any], looks_at: frozenset[str]) -> Sequence[Any] | None:
         """The arguments of a call, and those of the calls that compute them, if it has one of these operators among
         these calls; ``None`` if an argument is bound to something else than a call."""
@@ -138,10 +159,16 @@ class RelaxSignatures:
             else:
                 attrs = self.function.values[place].attrs
                 yield id(self._operator(place)) if attrs is None else (id(self._operator(place)), _StructuralKey(attrs))
-        has, type_of = self.function.has, self.scope.type_of
-        yield tuple([id(type_of(each)) if has(each) else type_of(each) for each in inputs[len(args) :]])
+        yield tuple(map(self._type_key, inputs[len(args) :]))
         if len(set(inputs)) < len(inputs):
             yield tuple([inputs.index(each) for each in inputs])
+
+    def _type_key(self, each: Any) -> Any:
+        """A key of the type of an input, and of its value if that is a literal."""
+        if self.function.has(each):
+            return id(self.scope.type_of(each))
+        literal = self.literal(each)
+        return self.scope.type_of(each) if literal is None else id(literal.type)
 
     def may_look(self, number: int, looked_up: Sequence[Any]) -> bool:
         """True if the key of a call covers what its reading has looked at, the bindings of these variables."""

@@ -476,6 +476,12 @@ def test_calls_of_a_known_form_are_read_as_the_first_one_was(
             half, other = (b.emit(relax.op.astype(each, "float16")) for each in (x, w))
             for left, right in ((half, half), (half, other), (other, half)):
                 b.emit(relax.op.matmul(left, b.emit(relax.op.permute_dims(right))))
+            # shapes, which are told apart by their sizes
+            for sizes in ((2, 8), (8, 2), (16,), (2, 8)):
+                flat = b.emit(relax.op.reshape(x, sizes))
+                x = b.emit(relax.op.matmul(b.emit(relax.op.reshape(flat, (4, 4))), turned))
+            for rows in (1, 4):
+                x = b.emit(relax.op.add(x, b.emit(relax.op.broadcast_to(bias, (rows, 4)))))
             # numbers, which are told apart by their values
             for value in (2.0, 0.0, -0.0, 2.0, float("nan")):
                 x = b.emit(relax.op.multiply(b.emit(relax.op.add(x, relax.const(value))), relax.const(value)))
