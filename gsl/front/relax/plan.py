@@ -8,7 +8,7 @@ from typing import Any
 
 from gsl.front.core.handle import Arguments, Handle, NativeLeaf, Reading, Single, handle_of, intact
 from gsl.front.relax.function import RelaxFunction
-from gsl.front.relax.load import Loaded
+from gsl.front.relax.load import Fields, Loaded, parts_of
 from gsl.graph import INPUT, Graph, Node
 
 
@@ -76,8 +76,8 @@ class RelaxPlan:
         return handle is not None and id(handle) in self._alive
 
     def _keep_names(self) -> None:
-        """Keep the bindings that only give a value another name, where a kept binding uses that name or nothing
-        does."""
+        """Keep the bindings that only give a value another name, where a kept binding or the result uses that name, or
+        nothing does."""
         aliases = self.loaded.aliases
         if not aliases:
             return
@@ -85,6 +85,8 @@ class RelaxPlan:
         work = [var for arguments in kept for var, node in arguments.items()
                 if var in aliases and stands_for(node, var, self.loaded)]  # fmt: skip
         work += self.function.used_by_result
+        tuples = [part.var for part in parts_of(self.loaded.result) if isinstance(part, Fields)]
+        work += [var for each in tuples if each is not None for var in self.function.uses(self.function.place[each])]
         work += self.function.unused(aliases)
         while work:
             var = work.pop()

@@ -75,7 +75,8 @@ def program(seed: int) -> Any:
                 for _ in range(chance.randrange(1, 5)):
                     step(False)
         results = [chance.choice(known) for _ in range(chance.randrange(1, 4))]
-        builder.emit_func_output(results[0] if len(results) == 1 else relax.Tuple(results))
+        result = results[0] if len(results) == 1 else relax.Tuple(results)
+        builder.emit_func_output(builder.emit(result) if chance.random() < 0.5 else result)
     return builder.get()
 
 

@@ -64,6 +64,15 @@ def tuples() -> Any:
     return function([tensor("x", 2, 2), tensor("y", 2, 2)], body)
 
 
+def renamed_result() -> Any:
+    """The result is a tuple that is bound, of a variable which is bound to a variable."""
+
+    def body(b: Any, x: Any) -> Any:
+        return b.emit(relax.Tuple([relax_alias(b, x), b.emit(relax.op.nn.relu(x))]))
+
+    return function([tensor("x", 2)], body, dataflow=False)
+
+
 def early_result() -> Any:
     """The result is put together before the last effect, and has a part twice."""
     builder = relax.BlockBuilder()
@@ -106,6 +115,7 @@ MODULES: dict[str, Callable[[], Any]] = {
     "computed sizes": dynamic,
     "aliases": aliases,
     "tuples": tuples,
+    "a renamed value in a tuple that is returned": renamed_result,
     "a result that is put together early": early_result,
     "a closure": closure,
     "a call in place": in_place,
