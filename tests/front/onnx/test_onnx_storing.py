@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -288,6 +289,58 @@ def test_a_call_that_the_version_lacks_is_composed() -> None:
     assert "Erf" in nodes(old.model)
     check(old.model)
     old.compare(new, strategies="normal").check()
+
+
+IN_DOUBLE = {
+    "HardSwish": op.Hardswish(X), "HardSigmoid": op.Hardsigmoid(X), "Mish": op.Mish(X), "Softplus": op.Softplus(X),
+    "Elu": op.ELU(X, alpha=0.7), "Selu": op.SELU(X), "LeakyRelu": op.LeakyReLU(X, alpha=0.3),
+    "PRelu": op.PReLU(X, op.Full(0.3, shape=(1,), dtype="float64")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("opset", [13, 18, 22])
+@pytest.mark.parametrize("name", IN_DOUBLE)
+def test_what_onnxruntime_lacks_in_double_precision_is_composed(name: str, opset: int) -> None:
+    """The model ran before the rewrite, so it runs afterwards, and computes in double precision."""
+    wl = workload("y = Tanh(x)", "double[2,3] x", "double[2,3] y", opset=opset)
+    new = Subst(op.Tanh(X), IN_DOUBLE[name], name="swap")(wl)
+    assert new.trace.count() == 1
+    assert name not in nodes(new.model)
+    check(new.model)
+    fed = np.random.default_rng(0).normal(size=(2, 3)) * 4
+    expected = IN_TORCH[name](torch.from_numpy(fed))
+    new.build(runtime="onnxruntime")
+    assert np.allclose(new(fed), expected, rtol=1e-7, atol=1e-7)
+
+
+IN_TORCH = {
+    "HardSwish": F.hardswish, "HardSigmoid": F.hardsigmoid, "Mish": F.mish, "Softplus": F.softplus,
+    "Elu": lambda x: F.elu(x, 0.7), "Selu": F.selu, "LeakyRelu": lambda x: F.leaky_relu(x, 0.3),
+    "PRelu": lambda x: F.leaky_relu(x, 0.3),
+}  # fmt: skip
+
+
+def test_an_idiom_in_double_precision_stays_as_it_runs() -> None:
+    text = "a = Add (x, three) c = Clip (a, zero, six) m = Mul (x, c) y = Div (m, six)"
+    old, new = ((rules.NORMAL + rules.IDIOMS)(workload(
+        text, f"{dtype}[2,3] x", f"{dtype}[2,3] y",
+        more=f"{dtype} three = {{3}}, {dtype} zero = {{0}}, {dtype} six = {{6}}",
+    )) for dtype in ("double", "float"))  # fmt: skip
+    assert nodes(new.model) == ["HardSwish"]
+    assert "HardSwish" not in nodes(old.model)
+    old.build(runtime="onnxruntime")
+
+
+def test_integers_become_nodes_that_onnxruntime_runs() -> None:
+    wl = workload("t = Transpose(w) h = MatMul(x, t) y = Abs(h)", "int64[2,3] x, int64[4,3] w", "int64[2,4] y")
+    weight = pat.Wildcard()
+    relu = Subst(op.Abs(X), op.ReLU(X), name="relu")
+    turned = Subst(op.Dense(X, weight, out_dtype=""), op.Dense(-X, weight, out_dtype=""), name="turned")
+    new = RuleSet([relu, turned])(wl)
+    assert new.trace.summary() == {"relu": 1, "turned": 1}
+    new.build(runtime="onnxruntime")
+    x, w = np.arange(-3, 3).reshape(2, 3), np.arange(12).reshape(4, 3) - 5
+    assert np.array_equal(new(x, w), np.maximum(-x @ w.T, 0))
 
 
 @pytest.mark.parametrize("body", [

@@ -27,7 +27,7 @@ _FUNCTIONS: Final = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh",
     "cos": "Cos", "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "sigmoid": "Sigmoid", "sin": "Sin",
     "sinh": "Sinh", "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh", "abs": "Abs", "negative": "Neg", "sign": "Sign",
-    "copy": "Identity", "nn.relu": "Relu",
+    "copy": "Identity",
 }  # fmt: skip
 """Functions of any numbers, and of floats: of other numbers, torch computes those in floats, and ONNX not at all."""
 
@@ -192,8 +192,13 @@ def _read_cast(r: OnnxCall) -> Canon:
 
 # ---------------------------------------------------------------- activations
 
+_DOUBLE: Final = ("float64",)
+"""The dtype in which onnxruntime has no kernel for most activations, so that they are composed of others."""
+
 
 def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
+    if w.dtype in _DOUBLE:
+        return LOWERED["softplus"](w, x, beta, threshold)
     if beta == 1 and threshold >= 15:
         return w.call("Softplus", x)
     scaled = w.write("multiply", x, float(beta))
@@ -201,10 +206,18 @@ def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
     return w.write("where", w.write("greater", scaled, float(threshold)), x, soft)
 
 
+def _hard_sigmoid(w: OnnxLowering, x: Any) -> Any:
+    if w.dtype in _DOUBLE:
+        return w.write("divide", w.write("nn.relu6", w.write("add", x, 3.0)), 6.0)
+    return w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
 def _prelu(w: OnnxLowering, data: Any, alpha: Any, axis: int) -> Any:
     slope = w.cast(alpha, w.dtype)
     if w.rank_of(slope):
         slope = w.along(slope, w.rank_of(data), axis) if w.shape_of(slope) != (1,) else slope
+    if w.dtype in _DOUBLE:
+        return w.write("where", w.write("less", data, 0.0), w.write("multiply", data, slope), data)
     return w.call("PRelu", data, slope)
 
 
@@ -279,14 +292,17 @@ ROWS: Final = (
     row("clip", "Clip", _clip, _read_clip, also=("nn.relu6",)),
     row("cast", "Cast", lambda w, x, dtype: (
         w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype))), _read_cast),
-    row("nn.leaky_relu", "LeakyRelu", alpha=0.01),
-    row("elu", "Elu", alpha=1.0),
-    row("selu", "Selu", read=same("selu", only={"alpha": 1.6732632, "gamma": 1.050701})),
+    row("nn.relu", "Relu", lambda w, x: w.write("maximum", x, 0), lacks=("int64",)),
+    row("nn.leaky_relu", "LeakyRelu", lambda w, x, alpha: w.write(
+        "where", w.write("less", x, 0.0), w.write("multiply", x, alpha), x), lacks=_DOUBLE, alpha=0.01),
+    row("elu", "Elu", LOWERED["elu"], lacks=_DOUBLE, alpha=1.0),
+    row("selu", "Selu", LOWERED["selu"], same("selu", only={"alpha": 1.6732632, "gamma": 1.050701}), lacks=_DOUBLE),
     row("gelu", "Gelu", LOWERED["gelu"], since=20, approximate="none"),
     row("", "Swish", read=same("silu", only={"alpha": 1.0}), also=("silu",)),
-    row("mish", "Mish", LOWERED["mish"], since=18),
-    row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14),
-    row("hardsigmoid", "HardSigmoid", lambda w, x: w.call("HardSigmoid", x, alpha=1 / 6, beta=0.5), _read_hard_sigmoid,
+    row("mish", "Mish", LOWERED["mish"], since=18, lacks=_DOUBLE),
+    row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14,
+        lacks=_DOUBLE),
+    row("hardsigmoid", "HardSigmoid", _hard_sigmoid, _read_hard_sigmoid,
         also=("clip",), inner=("add", "multiply")),
     row("softplus", "Softplus", _softplus, same("softplus", {"beta": 1.0, "threshold": 20.0})),
     row("nn.prelu", "PRelu", _prelu, _read_prelu, inner=("reshape",)),

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, all_heads, attention, known
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, unread_unless
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, is_float, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
 from gsl.graph import Dim
@@ -21,7 +21,7 @@ def _matmul(w: OnnxLowering, a: Any, b: Any, out_dtype: str) -> Any:
 
 def _dense(w: OnnxLowering, data: Any, weight: Any, bias: Any = None, *, out_dtype: str) -> Any:
     data, weight = w.cast(data, w.dtype), w.cast(weight, w.dtype)
-    if w.rank_of(data) == 2:
+    if w.rank_of(data) == 2 and is_float(w.dtype):  # onnxruntime has no Gemm of integers
         return w.call("Gemm", data, weight, *(() if bias is None else (bias,)), transB=1)
     product = w.call("MatMul", data, w.transposed(weight))
     return product if bias is None else w.call("Add", product, bias)

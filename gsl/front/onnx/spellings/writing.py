@@ -188,22 +188,23 @@ class OnnxRow(NamedTuple):
 
 def row(
     op: str, name: str, write: Lower | None = None, read: OnnxLift | None = None, *, since: int = 0,
-    also: tuple[str, ...] = (), inner: tuple[str, ...] = (), **attrs: Any,
+    lacks: tuple[str, ...] = (), also: tuple[str, ...] = (), inner: tuple[str, ...] = (), **attrs: Any,
 ) -> OnnxRow:  # fmt: skip
     """The row of operators that have the same operands but for their dtypes, unless ``write`` or ``read`` says else.
 
     ``attrs`` are the attributes that have the same names, with the values that they have where a node leaves them out.
-    Before the version ``since``, a call is written by ``write``.
+    Before the version ``since``, and in the dtypes for which onnxruntime ``lacks`` a kernel, a call is written by
+    ``write``.
     """
 
     def plain(w: OnnxLowering, *operands: Any, **given: Any) -> Any:
-        if w.opset < since and write is not None:
+        if write is not None and (w.opset < since or w.dtype in lacks):
             return write(w, *operands, **given)
         own = {key: type(attrs[key])(value) for key, value in given.items() if value != attrs[key]}
         return w.call(name, *[w.cast(x, w.dtype) for x in operands], **own)
 
     given = same(op, attrs, {}, **dict(zip(attrs, attrs))) if read is None else read
-    return OnnxRow(op, name, plain if since or write is None else write, given, also, inner)
+    return OnnxRow(op, name, plain if since or lacks or write is None else write, given, also, inner)
 
 
 def check(op: str, opset: int, since: int, dtypes: Sequence[str | None]) -> None:
