@@ -331,6 +331,23 @@ def test_an_idiom_in_double_precision_stays_as_it_runs() -> None:
     old.build(runtime="onnxruntime")
 
 
+@pytest.mark.parametrize(("size", "of_what", "name"), [
+    ("2,3,0", op.LayerNorm(X, axis=(2,), center=False, scale=False), "LayerNormalization"),
+    ("2,3,0", op.RMSNorm(X, axis=(2,)), "RMSNormalization"),
+    ("0,1,3,4", op.Attention(X, X, X), "Attention"), ("1,0,3,4", op.Attention(X, X, X), "Attention"),
+    ("1,1,0,4", op.Attention(X, X, X), "Attention"),
+])  # fmt: skip
+def test_onnxruntime_takes_no_empty_axes_there(size: str, of_what: pat.Call, name: str) -> None:
+    wl = workload("y = Tanh(x)", f"float[{size}] x", f"float[{size}] y", opset=23)
+    new = Subst(op.Tanh(X), of_what, name="swap")(wl)
+    assert new.trace.count() == 1
+    assert name not in nodes(new.model)
+    check(new.model)
+    shape = [int(each) for each in size.split(",")]
+    new.build(runtime="onnxruntime")
+    assert new(np.zeros(shape, dtype=np.float32)).shape == tuple(shape)
+
+
 def test_integers_become_nodes_that_onnxruntime_runs() -> None:
     wl = workload("t = Transpose(w) h = MatMul(x, t) y = Abs(h)", "int64[2,3] x, int64[4,3] w", "int64[2,4] y")
     weight = pat.Wildcard()

@@ -139,8 +139,9 @@ def _attention(
     w: OnnxLowering, query: Any, key: Any, value: Any, mask: Any = None, *, scale: float | None, is_causal: bool,
     enable_gqa: bool,
 ) -> Any:  # fmt: skip
-    # Onnxruntime takes no other factors.
-    if w.opset >= 23 and {w.rank_of(x) for x in (query, key, value)} == {4} and (scale is None or scale > 0):
+    shapes = [w.shape_of(x) for x in (query, key, value)]
+    # Onnxruntime takes no other factors, and no empty tensors.
+    if w.opset >= 23 and all(len(shape) == 4 and 0 not in shape for shape in shapes) and (scale is None or scale > 0):
         attrs: dict[str, Any] = {} if scale is None else {"scale": float(scale)}
         attrs |= {"is_causal": 1} if is_causal else {}
         masks = () if mask is None else (_of_all_places(w, mask, query, key),)

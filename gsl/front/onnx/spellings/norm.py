@@ -32,17 +32,22 @@ def _by_channel(name: str, since: int = 0) -> Lower:
     return write
 
 
+def _is_native(w: OnnxLowering, data: Any, axis: tuple[int, ...], *, since: int) -> bool:
+    """True if there is a node that normalises over these axes: the last ones, and for onnxruntime no empty ones."""
+    is_last = axis == tuple(range(axis[0], w.rank_of(data)))
+    return is_last and w.opset >= since and 0 not in w.shape_of(data)[axis[0] :]
+
+
 def _layer_norm(
     w: OnnxLowering, data: Any, gamma: Any = None, beta: Any = None, *, axis: tuple[int, ...], epsilon: float,
     center: bool, scale: bool,
 ) -> Any:  # fmt: skip
     rank, shape = w.rank_of(data), w.shape_of(data)
     gamma, beta = gamma if scale else None, beta if center else None
-    if w.opset >= 17 and axis == tuple(range(axis[0], rank)):
+    if _is_native(w, data, axis, since=17):
         gamma = w.full(1, shape[axis[0] :], w.dtype) if gamma is None else gamma
         operands = (data, gamma) if beta is None else (data, gamma, beta)
         return w.call("LayerNormalization", *operands, axis=axis[0] - rank, epsilon=float(epsilon))
-    # Older versions have none, and none has other axes than the last ones.
     data = w.widened(data)
     centred = w.write("subtract", data, w.write("mean", data, axis=axis, keepdims=True))
     result = _scaled(w, centred, gamma, axis, epsilon)
@@ -74,7 +79,7 @@ def _read_last_axes(op: str) -> OnnxLift:
 
 def _rms_norm(w: OnnxLowering, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
     shape, rank = w.shape_of(data), w.rank_of(data)
-    if w.opset >= 23 and axis == tuple(range(axis[0], rank)):
+    if _is_native(w, data, axis, since=23):
         weight = w.full(1, shape[axis[0] :], w.dtype) if weight is None else weight
         return w.call("RMSNormalization", data, weight, axis=axis[0] - rank, epsilon=float(epsilon))
     return w.cast(_scaled(w, w.widened(data), weight, axis, epsilon), w.dtype)
