@@ -418,6 +418,21 @@ def test_a_size_is_computed_in_the_version_of_the_model(opset: int) -> None:
     wl.compare(new, sizes={"n": 3}).check()
 
 
+@pytest.mark.parametrize("size", [(2, 3), (0, 3), (3, 0)])
+def test_symbolic_sizes_of_a_reshape_may_be_zero(size: tuple[int, int]) -> None:
+    wl = workload(
+        "s = Shape(x) a = Gather(s, zero) b = Gather(s, one) n = Mul(a, b) t = Concat<axis = 0>(b, a) "
+        "flat = Reshape<allowzero = 1>(x, n) y = Reshape<allowzero = 1>(flat, t)",
+        "float[n,m] x", "float[m,n] y", more="int64[1] zero = {0}, int64[1] one = {1}",
+    )  # fmt: skip
+    new = rules.BOOK(wl)
+    assert new.trace.summary() == {"reshape-reshape": 1}
+    check(new.model)
+    x = np.arange(size[0] * size[1], dtype=np.float32).reshape(size)
+    assert np.array_equal(new(x), x.reshape(size[::-1]))
+    assert np.array_equal(wl(x), new(x))
+
+
 def test_a_size_that_no_input_has_is_refused() -> None:
     body = "a = Tanh(x) n = NonZero(x) f = Cast<to: int = 1>(n) y = Tanh(f)"
     wl = workload(body, outputs="float[2,3] a, float[2,m] y")

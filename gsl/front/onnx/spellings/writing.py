@@ -139,7 +139,9 @@ class OnnxLowering(Lowering[OnnxTarget]):
 
     def shaped(self, value: Any, shape: Sequence[Dim]) -> Any:
         """A node for the same elements with a shape, be it that they have."""
-        zero: dict[str, Any] = {"allowzero": 1, "since": 14} if 0 in shape else {}
+        # Otherwise 0 is the size that is there. Of several symbolic sizes, none is -1, and each may be 0.
+        several = sum(isinstance(size, SymDim) for size in shape) > 1 and self.opset >= 14
+        zero: dict[str, Any] = {"allowzero": 1, "since": 14} if 0 in shape or several else {}
         type = TensorType(tuple(shape), self.dtype_of(value))
         return self.call("Reshape", value, self.dims(shape, infer=True), type=type, **zero)
 
