@@ -382,6 +382,22 @@ def test_what_would_be_written_as_it_was_stays(body: str) -> None:
     assert ": 1 match, each of them refused\n  refused at %" in str(explanation)
 
 
+def test_attention_that_is_written_out_again_has_no_more_nodes() -> None:
+    """The version of the model has no Attention. What turns the axes of the keys stays one node."""
+    heads = "q = Transpose<perm = [0,2,1,3]>(a) k = Transpose<perm = [0,2,3,1]>(b) v = Transpose<perm = [0,2,1,3]>(c) "
+    wl = workload(
+        heads + "s = MatMul(q, k) m = Mul(s, scale) p = Softmax(m) y = MatMul(p, v)",
+        "float[2,5,3,4] a, float[2,5,3,4] b, float[2,5,3,4] c", "float[2,3,5,4] y",
+        opset=18, more="float scale = {0.3}",
+    )  # fmt: skip
+    book = rules.NORMAL + rules.IDIOMS
+    new = book(wl, iterative=True)
+    assert "attention" in new.trace.summary()
+    assert sorted(nodes(new.model)) == sorted(nodes(wl.model))
+    assert bytes_of(book(new, iterative=True).model) == bytes_of(new.model)
+    wl.compare(new).check()
+
+
 def test_what_others_change_does_not_stay() -> None:
     """The product would stay, but another rule replaces one of its operands."""
     wl = workload("g = Sigmoid (x) y = Mul (x, g) z = Abs (g)", outputs="float[2,3] y, float[2,3] z")

@@ -25,6 +25,8 @@ class OnnxTarget(ABC):
         self.opset = opset
         """The version of ONNX's operators that it uses."""
         self._types: dict[ir.Value, Type | None] = {}
+        self.turned: dict[ir.Value, tuple[ir.Value, Sequence[int]]] = {}
+        """The new values that are others with their axes in another order, with those and that order."""
 
     def type_of(self, value: Any, /) -> Type | None:
         """The type of a value."""
@@ -146,12 +148,17 @@ class OnnxLowering(Lowering[OnnxTarget]):
         return self.call("Reshape", value, self.dims(shape, infer=True), type=type, **zero)
 
     def permute(self, value: Any, axes: Sequence[int]) -> Any:
-        """The axes in another order."""
-        if list(axes) == list(range(len(axes))):
-            return value
+        """The axes in another order; of a value whose axes have just been put in another one, both at once."""
         own = self.type_of(value)
         type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
-        return self.call("Transpose", value, perm=list(axes), type=type)
+        if value in self.target.turned:
+            value, order = self.target.turned[value]
+            axes = [order[axis] for axis in axes]
+        if list(axes) == list(range(len(axes))):
+            return value
+        turned = self.call("Transpose", value, perm=list(axes), type=type)
+        self.target.turned[turned] = value, axes
+        return turned
 
     def channels_first(self, data: Any, layout: str, out: str) -> tuple[str, Any, TensorType]:
         """The layout in which channels come second, data of another layout in it, and the type in it of the result,
