@@ -126,7 +126,7 @@ class Demands:
                 self._add(left, path, symbols)
                 self._add(right, path, symbols)
             case Binary("|", left, right):
-                side = self.choices.index(2, ("side", node))
+                side = self.choices.index(2, ("side", Identity(node)))
                 self._add((left, right)[side], path, symbols)
             case Function("all", (TupleOf(items),)):
                 for item in items:
