@@ -38,14 +38,14 @@ def page(sections: Sequence[Section], meter: Meter, seconds: float) -> str:
         lines += ["", f"## {section.title}"]
         for block in section.blocks:
             lines += ["", block if block.startswith(("|", "!")) else _filled(block)]
-    return "\n".join([*lines, "", *_method(meter, seconds), ""])
+    return "\n".join([*lines, "", *_method(meter, sections, seconds), ""])
 
 
 def _goals(goals: Sequence[Goal]) -> str:
     return table(["what", "goal", "measured", "met"], [[g.what, g.goal, g.measured, MARKS[g.met]] for g in goals])
 
 
-def _method(meter: Meter, seconds: float) -> list[str]:
+def _method(meter: Meter, sections: Sequence[Section], seconds: float) -> list[str]:
     known = versions()
     installed = [f"{name} {version}" for name, version in known.items() if version != "not installed"]
     missing = [name for name, version in known.items() if version == "not installed"]
@@ -64,7 +64,8 @@ def _method(meter: Meter, seconds: float) -> list[str]:
         match operands as they stand.""",
         f"""Python {platform.python_version()}, {', '.join(installed)}; {_cores()} cores ({platform.machine()}).
         {f'Not installed, and left out: {", ".join(missing)}.' if missing else ''} The run of
-        {date.today():%-d %B %Y} took {seconds / 60:.1f} minutes.""",
+        {date.today():%-d %B %Y} took {seconds / 60:.1f} minutes
+        ({'; '.join(f"{section.title}: {section.seconds:.0f} s" for section in sections)}).""",
     ]
     return ["## How it was measured", "", "\n\n".join(map(_filled, texts))]
 

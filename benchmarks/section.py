@@ -28,6 +28,8 @@ class Section:
     """The goals that were set when the first ones were met."""
     blocks: list[str] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
+    seconds: float = 0.0
+    """The wall time of the whole part."""
 
     def add(self, *texts: str) -> None:
         """Append blocks; the lines of a text may be broken anywhere."""

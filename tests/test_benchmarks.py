@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -141,10 +142,11 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
     some = (optimised.EXPORT, optimised.BOOK, optimised.OPTIMISING, optimised.CPU, optimised.FUSED)
-    monkeypatch.setattr(optimised, "TESTED", (small,))
+    monkeypatch.setattr(optimised, "SHORT", (small,))
     monkeypatch.setattr(optimised, "ROUNDS", 1)
     monkeypatch.setattr(optimised, "FORMS", some)
     section = optimised.run(once(), 100)
+    assert len(section.blocks) == 2, "a table for one thread, and what its numbers are"
     head, line = section.blocks[0].splitlines()[::2]
     assert all(name in head for name in some)
     assert line.count(" ×, ") == 4
@@ -153,9 +155,10 @@ def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_the_command_writes_the_page(tmp_path: Path) -> None:
+def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--only", "growth", "--rounds", "1", "--largest", "3000", "--output", str(tmp_path / "page.md")]
     main(options)
+    assert re.search(r"^growth took \d+ s$", capsys.readouterr().out, re.MULTILINE)
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| growth, 1,000 to 3,000 operators | exponent at most 1.1 |" in text
     assert "## How it was measured" in text
@@ -263,7 +266,8 @@ def test_a_goal_is_met_only_by_what_was_measured() -> None:
     assert goal_of_ratios("", "", [("a", 0.5, 1.0), ("b", 1.5, 1.0)]).met is False
     assert goal_of_ratios("", "", [("a", 0.5, 1.0), ("b", None, 1.0)]).met is None
     goals = [Goal("what", "goal", "1 ×", False)], [Goal("more", "less", "2 ×", True)]
-    text = page([Section("A part", *goals)], Meter(), 60.0)
+    text = page([Section("A part", *goals, seconds=12.3)], Meter(), 60.0)
+    assert "took 1.0 minutes (A part: 12 s)" in " ".join(text.split())
     assert text.index("| what | goal | 1 × | **no** |") < text.index("| more | less | 2 × | yes |")
 
 

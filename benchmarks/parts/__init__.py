@@ -37,8 +37,11 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
     "scale": scale.run,
     "onnx": onnx.run,
     "optimised": optimised.run,
+    "whole": optimised.run_whole,
 }
 """Each takes the meter and the largest number of operators."""
+LONG = ("whole",)
+"""What takes most of an hour, and runs only where it is named."""
 
 
 def run_part(name: str, rounds: int, largest: int) -> Section:

@@ -1,10 +1,10 @@
-"""Gains of rules on models of their usual size on this machine, beside `fuse` of torch.fx, and `torch.compile` with and
-without freezing."""
+"""Gains of rules on models of their usual width on this machine, beside `fuse` of torch.fx, and `torch.compile` with
+and without freezing: with a few layers, and whole."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,8 +31,8 @@ BOTH = "rules for a CPU, then `torch.compile`"
 FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, FUSED, COMPILED, FROZEN, BOTH)
 NOISE = 0.98
 """The least factor by which a form is as fast as the export that is not slower: the rest is noise."""
-BUDGET = 30.0
-"""The seconds that `gsl.optimize` has for a model."""
+BUDGET, SHORT_BUDGET = 30.0, 10.0
+"""The seconds that `gsl.optimize` has for a whole model, and for one of a few layers."""
 FOLDING = RuleSet([book.RULES["conv-batch-norm"], book.RULES["dropout-identity"]])
 Run = Callable[[], torch.Tensor]
 
@@ -69,18 +69,32 @@ def _inputs(name: str) -> Callable[[], tuple[torch.Tensor, ...]]:
 
 
 _LLAMA = {
-    "hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12,
-    "num_key_value_heads": 4, "vocab_size": 8000,
+    "hidden_size": 768, "intermediate_size": 2048, "num_attention_heads": 12, "num_key_value_heads": 4,
+    "vocab_size": 8000,
 }  # fmt: skip
 TESTED = (
     Model("BERT-base, 128 tokens", made_by("Bert"), _inputs("BERT-base")),
     Model("GPT-2, 128", made_by("GPT2"), _inputs("BERT-base")),
     Model("ViT-base, 224", made_by("ViT"), _inputs("ResNet-50")),
-    Model("Llama-like, 12 layers of 768, 64", made_by("Llama", **_LLAMA), _inputs("Llama, 12 layers of 768")),
+    Model(
+        "Llama-like, 12 layers of 768, 64",
+        made_by("Llama", num_hidden_layers=12, **_LLAMA),
+        _inputs("Llama, 12 layers of 768"),
+    ),
     Model("T5-small encoder, 128", made_by("T5", d_model=512), _inputs("BERT-base")),
     Model("GoogLeNet", next(model.make for model in MODELS if model.name == "GoogLeNet"), _inputs("GoogLeNet")),
     Model("ResNet-50", made_by("ResNet"), _inputs("ResNet-50")),
 )
+SHORT = (
+    Model("BERT-base, 4 of 12 layers, 128 tokens", made_by("Bert", num_hidden_layers=4), _inputs("BERT-base")),
+    Model(
+        "Llama-like, 4 layers of 768, 64",
+        made_by("Llama", num_hidden_layers=4, **_LLAMA),
+        _inputs("Llama, 12 layers of 768"),
+    ),
+    Model("ResNet-50, 4 of 16 blocks", made_by("ResNet", depths=[1, 1, 1, 1]), _inputs("ResNet-50")),
+)
+"""What each layer gains is told by four of them, which take a third of the time to compile and to run."""
 
 
 def stages() -> tuple[RuleSet, ...]:
@@ -95,7 +109,7 @@ def applied(wl: Workload, rules: tuple[RuleSet, ...]) -> Workload:
     return wl
 
 
-def forms(model: Model, only: tuple[str, ...] = FORMS) -> dict[str, Run | str]:
+def forms(model: Model, only: tuple[str, ...], budget: float) -> dict[str, Run | str]:
     """The model in its forms, ready to run; a text says why a form is missing."""
     torch.manual_seed(0)
     torch._dynamo.reset()
@@ -108,8 +122,8 @@ def forms(model: Model, only: tuple[str, ...] = FORMS) -> dict[str, Run | str]:
         OPTIMISING: lambda: applied(wl, (RuleSet(book.OPTIMISING),)),
         CPU: lambda: applied(wl, stages()),
         INT8: lambda: applied(wl, (*stages(), book.APPROXIMATE)),
-        CHOSEN: lambda: gsl.optimize(wl, budget=BUDGET).workload,
-        TOLERANT: lambda: gsl.optimize(wl, budget=BUDGET, tolerance=0.05).workload,
+        CHOSEN: lambda: gsl.optimize(wl, budget=budget).workload,
+        TOLERANT: lambda: gsl.optimize(wl, budget=budget, tolerance=0.05).workload,
     }
     exported = wl.exported.module()
     runs: dict[str, Run | str] = {
@@ -171,10 +185,12 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def measure(model: Model, only: tuple[str, ...], rounds: int = ROUNDS) -> dict[str, Timed | str]:
+def measure(
+    model: Model, only: tuple[str, ...], rounds: int = ROUNDS, budget: float = BUDGET
+) -> dict[str, Timed | str]:
     """The forms of a model, which run in turns, there and back."""
     with torch.no_grad():
-        made = forms(model, only)
+        made = forms(model, only, budget)
         runs = {name: run for name, run in made.items() if not isinstance(run, str)}
         expected = runs[EXPORT]()
         errors = {}
@@ -190,41 +206,51 @@ def measure(model: Model, only: tuple[str, ...], rounds: int = ROUNDS) -> dict[s
 
 
 def run(meter: Meter, largest: int) -> Section:
-    """All models, with one thread and with two."""
-    section = Section("Models by rules for a CPU")
+    """Models of a few layers, with one thread."""
+    return section("Models by rules for a CPU", SHORT, (1,), SHORT_BUDGET)
+
+
+def run_whole(meter: Meter, largest: int) -> Section:
+    """Whole models, with one thread and with two."""
+    return section("Whole models by rules for a CPU", TESTED, (1, 2), BUDGET)
+
+
+def section(title: str, models: Sequence[Model], counts: Sequence[int], budget: float) -> Section:
+    """A table for each count of threads."""
+    made = Section(title)
     worst = 0.0
     gains: dict[str, list[tuple[float, str]]] = {BOOK: [], CPU: []}
-    for count in (1, 2):
+    for count in counts:
         lines = []
-        for model in TESTED:
+        for model in models:
             with threads(count):
-                found = measure(model, FORMS)
-            print(f"{model.name}, {count} threads: {found}", flush=True)
+                found = measure(model, FORMS, ROUNDS, budget)
             timed = {name: form for name, form in found.items() if isinstance(form, Timed)}
             base = timed[EXPORT].median
             lines.append([model.name, *(_shown(found[name], base, name == EXPORT) for name in FORMS)])
+            print(f"{count} thread{'s' * (count > 1)}, {', '.join(lines[-1])}", flush=True)
             for name, ratios in gains.items():
                 ratios.append((base / timed[name].median, model.name))
             worst = max(worst, timed[CPU].error)
-        section.table([f"{count} thread{'s' * (count > 1)}", *FORMS], lines)
+        made.table([f"{count} thread{'s' * (count > 1)}", *FORMS], lines)
     slowest = {name: min(ratios) for name, ratios in gains.items()}
     told = {name: f"at least {least:.2f} × as fast ({model})" for name, (least, model) in slowest.items()}
-    section.goals += [
-        Goal(f"`BOOK`, {len(TESTED)} models", "never slower than the export", told[BOOK], slowest[BOOK][0] >= NOISE),
-        Goal(f"rules for a CPU, {len(TESTED)} models", "never slower than the export; errors at most 1e-5",
+    made.goals += [
+        Goal(f"`BOOK`, {len(models)} models", "never slower than the export", told[BOOK], slowest[BOOK][0] >= NOISE),
+        Goal(f"rules for a CPU, {len(models)} models", "never slower than the export; errors at most 1e-5",
              f"{told[CPU]}; errors at most {worst:.0e}", slowest[CPU][0] >= NOISE and worst <= 1e-5),
     ]  # fmt: skip
-    section.add(
+    made.add(
         f"""Milliseconds of one inference (wall time, median of {ROUNDS}, the forms in turns, there and back), how many
         times faster than the export that is, and the largest error of the result relative to its largest number. The
         models of transformers write their attention out. `BOOK` and `OPTIMISING` are applied until none of their rules
         fires. *Rules for a CPU*: `NORMAL`, `IDIOMS`, folded batch norms,
         then `CPU`, each until none of its rules fires; *in int8*: then `APPROXIMATE`. `gsl.optimize` had
-        {BUDGET:.0f} seconds for each model. `torch.fx.experimental.optimization.fuse` folds batch norms into
+        {budget:.0f} seconds for each model. `torch.fx.experimental.optimization.fuse` folds batch norms into
         convolutions. *Frozen*: with inductor's `freezing`, which packs weights, too. Weights are packed, and graphs
         compiled, before."""
     )
-    return section
+    return made
 
 
 def _shown(found: Timed | str, base: float, is_base: bool) -> str:
