@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -122,17 +123,23 @@ WRITTEN: dict[str, tuple[Any, Any, torch.Tensor | None, tuple[int, ...]]] = {
 SETS = {"the book": BOOK, "normal": NORMAL, "idioms": IDIOMS, "both": NORMAL + IDIOMS, "every rule": EVERY_RULE}
 
 
-@pytest.mark.sweep(3)
-@pytest.mark.parametrize("rules", SETS)
-@pytest.mark.parametrize("name", [*WRITTEN, *MODELS])
-def test_rules_find_nothing_more_in_what_they_have_written(name: str, rules: str) -> None:
+@cache
+def imported(name: str) -> Workload:
+    """A model in Relax, which is imported and compiled once for all sets of rules."""
     torch.manual_seed(0)
     if name in WRITTEN:
         before, after, mask, shape = WRITTEN[name]
         model, x = Attention(before, after, mask), torch.randn(shape)
     else:
         model, x = MODELS[name][0]()
-    old = Workload.from_relax(exported(model, x)[1])
+    return Workload.from_relax(exported(model, x)[1])
+
+
+@pytest.mark.sweep(6)
+@pytest.mark.parametrize("rules", SETS)
+@pytest.mark.parametrize("name", [*WRITTEN, *MODELS])
+def test_rules_find_nothing_more_in_what_they_have_written(name: str, rules: str) -> None:
+    old = imported(name)
     new = SETS[rules](old, iterative=True)
     again = Workload.from_relax(new.mod)
     assert SETS[rules](again, iterative=True).trace.summary() == {}
