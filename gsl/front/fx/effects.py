@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
@@ -14,6 +15,7 @@ from torch.ao.quantization.stubs import DeQuantStub, QuantStub
 from torch.fx.node import _side_effectful_functions
 
 from gsl.front.fx import spellings
+from gsl.front.fx.bodies import BodyCall, body_call
 from gsl.front.fx.custom import FUNCTIONALIZED
 from gsl.front.fx.handle import FxLeaves, nodes_in
 from gsl.front.fx.reader import CALLS, LOOKING_AROUND, PLACING, FxReader
@@ -41,6 +43,18 @@ _PURE_PACKAGES: Final = ("torch", "_operator", "operator", "math", "builtins", "
 _IMPURE_BUILTINS: Final = frozenset((print, setattr, delattr, input, exec, eval, open, next))
 
 
+@dataclass(frozen=True, slots=True)
+class BodyEffects:
+    """The effects of a call that runs graphs, by these."""
+
+    effect: Effect | None
+    """The effect besides computing its value and changing its operands."""
+    changed: tuple[fx.Node, ...]
+    """The operands that the graphs change in place."""
+    shared: tuple[fx.Node, ...]
+    """The operands with which a result may share memory."""
+
+
 class EffectReader(FxReader):
     """The readings of the calls of one native graph, and their effects; alike calls have one form that tells both."""
 
@@ -55,6 +69,7 @@ class EffectReader(FxReader):
         self._shared = _shared_forms()
         self._effects: dict[int, Effect | None] = {}
         """The effects of the operators that never draw, by their addresses."""
+        self._within: dict[fx.Node, BodyEffects | None] = {}
 
     def survey(self, nodes: Sequence[fx.Node]) -> bool:
         """Find the forms of all calls among the nodes of a graph. False if none of them changes anything in place."""
@@ -75,7 +90,9 @@ class EffectReader(FxReader):
     def _find_form(self, node: fx.Node) -> FxCallSignature | None:
         target = node.target
         looks_around = (id(target) if target.__class__ is OpOverload else target) in LOOKING_AROUND
-        if node.op == "call_module" or (looks_around and self.is_elsewhere(node)):
+        if node.op == "call_module" or isinstance(target, HigherOrderOperator):
+            return None
+        if looks_around and self.is_elsewhere(node):
             return None
         try:
             own, self.operands[node] = key_of_call(node, self.values)
@@ -123,6 +140,8 @@ class EffectReader(FxReader):
             return tuple(node.all_input_nodes[:1]) if inplace and not self._keeps_values(node) else ()
         if node.op not in CALLS:
             return ()
+        if (within := self.within(node)) is not None:
+            return within.changed
         form = self.form(node)
         positions = effects.mutated(node.target, node.args, node.kwargs) if form is None else form.mutated
         if not positions or self._keeps_values(node):
@@ -175,11 +194,17 @@ class EffectReader(FxReader):
             return self._effects[id(target)]
         if self._sets_mode(node):
             return Effect.OTHER
-        if str(node.target) != "wrap_with_set_grad_enabled":
-            return _effect(node)
-        # The call of a graph with gradients on or off has the effects of its calls.
-        body = getattr(self.root, str(getattr(node.args[1], "target", None)), None)
-        return None if isinstance(body, fx.GraphModule) and _is_understood(body) else Effect.OTHER
+        within = self.within(node)
+        return _effect(node) if within is None else within.effect
+
+    def within(self, node: fx.Node) -> BodyEffects | None:
+        """The effects of the graphs that a call runs; ``None`` for a call that runs none, as far as is known."""
+        if not isinstance(node.target, HigherOrderOperator):
+            return None
+        if node not in self._within:
+            call = body_call(node, self.root)
+            self._within[node] = None if call is None else _body_effects(call, call.graphs(self.root).values())
+        return self._within[node]
 
     def _sets_mode(self, node: fx.Node) -> bool:
         """True for the call of a function that gives no tensor and is given none, but what such a call gives: it is
@@ -212,10 +237,23 @@ class EffectReader(FxReader):
             return mutated
         if isinstance(node.target, OpOverload) and not effects.is_view(node.target):
             return ()
+        if (within := self.within(node)) is not None:
+            return within.shared
         found = tuple(node.all_input_nodes)
         canon = self.read(node) if len(found) > 1 else None
         # What only gives a shape or a type, as in ``expand_as``, is no operand of the reading.
         return found if canon is None else tuple([each for each in found if each in _sources(canon)])
+
+    def roots(self, nodes: Iterable[fx.Node]) -> dict[fx.Node, frozenset[Hashable]]:
+        """The memory in which the value of each node of the graph may lie: nodes that make new memory, and that of
+        weights."""
+        roots: dict[fx.Node, frozenset[Hashable]] = {}
+        for node in nodes:
+            if node.op in ("placeholder", "get_attr"):
+                roots[node] = frozenset((self.leaves.memory(node),))
+            else:
+                roots[node] = frozenset((node,)).union(*[roots[operand] for operand in self.aliases(node)])
+        return roots
 
     def is_fresh(self, node: fx.Node) -> bool:
         """True if a call is certain to return new memory."""
@@ -236,6 +274,42 @@ class EffectReader(FxReader):
         if Trait.LAYOUT in spec.traits or spec.fields:
             return False
         return node.op == "call_module" or not effects.is_view(node.target)
+
+
+def _body_effects(call: BodyCall, graphs: Iterable[fx.GraphModule]) -> BodyEffects:
+    found: set[Effect | None] = set()
+    changed: dict[fx.Node, None] = {}
+    shared: dict[fx.Node, None] = {}
+    for graph in graphs:
+        nodes = list(graph.graph.nodes)
+        reader = EffectReader(FxLeaves(graph), Values())
+        roots = reader.roots(nodes)
+        fed: dict[Hashable, Any] = dict(zip(graph.graph.find_nodes(op="placeholder"), call.fed))
+        for node in nodes:
+            if node.op == "output":
+                shared.update(_fed_with(fed, [roots[each] for each in node.all_input_nodes]))
+            elif node.op in CALLS and not reader.is_assertion(node):
+                written = reader.mutated(node)
+                changed.update(_fed_with(fed, [roots[each] for each in written]))
+                own = any(not isinstance(root, fx.Node) for each in written for root in roots[each])
+                found.add(Effect.OTHER if own else _effect_besides(reader, node, written))
+    found.discard(None)
+    effect = found.pop() if len(found) == 1 else Effect.OTHER if found else None
+    return BodyEffects(effect, tuple(changed), tuple(shared))
+
+
+def _effect_besides(reader: EffectReader, node: fx.Node, written: Sequence[fx.Node]) -> Effect | None:
+    """The effect of a call besides computing its value and changing these operands."""
+    if reader.is_unknown(node) or any(True for _ in reader.mutated_weights(node)):
+        return Effect.OTHER
+    effect = reader.effect(node)
+    is_told = bool(written) and reader.within(node) is None and effect in (Effect.MUTATES, Effect.OTHER)
+    return None if is_told else effect
+
+
+def _fed_with(fed: Mapping[Hashable, Any], memory: Iterable[frozenset[Hashable]]) -> dict[fx.Node, None]:
+    """The values with which those inputs of a graph are fed that may lie in some memory."""
+    return {value: None for root in frozenset().union(*memory) if isinstance(value := fed.get(root), fx.Node)}
 
 
 def _shared_forms() -> dict[Any, FxCallSignature]:
@@ -336,7 +410,8 @@ def _effect(node: fx.Node) -> Effect | None:
     target: Any = node.target
     if target in _FUNCTIONAL_FORMS and node.args:
         called = node.args[0]
-        return Effect.EXCHANGES if exchanges(called) else Effect.OTHER if called in _SIDE_EFFECTS else None
+        is_other = isinstance(called, HigherOrderOperator) or called in _SIDE_EFFECTS
+        return Effect.EXCHANGES if exchanges(called) else Effect.OTHER if is_other else None
     if exchanges(target):
         return Effect.EXCHANGES
     if effects.is_random(target, node.args, node.kwargs):

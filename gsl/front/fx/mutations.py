@@ -64,7 +64,7 @@ def mutations(graph: fx.Graph, nodes: Sequence[fx.Node], reader: EffectReader, l
             result.visible.add(node)
             changed.extend(operands)
     if changed or given or result.memory:
-        roots = _roots(graph, reader, leaves)
+        roots = reader.roots(graph.nodes)
         touched = result.memory | _union(roots[node] for node in changed)
         # What an unknown call does to its operands is the business of its effect, but weights are read elsewhere too.
         touched |= {root for node in given for root in roots[node] if not isinstance(root, fx.Node)}
@@ -127,17 +127,6 @@ def _is_read_before(
 def _is_apart(operand: fx.Node, user: fx.Node, reader: EffectReader, known: Mutations) -> bool:
     """True if the result of a user does not keep the memory of its operand alive."""
     return user in known.hidden or operand not in reader.aliases(user)
-
-
-def _roots(graph: fx.Graph, reader: EffectReader, leaves: FxLeaves) -> dict[fx.Node, frozenset[Hashable]]:
-    """The memory in which the value of each node may lie: nodes that make new memory, and that of weights."""
-    roots: dict[fx.Node, frozenset[Hashable]] = {}
-    for node in graph.nodes:
-        if node.op in ("placeholder", "get_attr"):
-            roots[node] = frozenset((leaves.memory(node),))
-        else:
-            roots[node] = frozenset((node,)) | _union(roots[operand] for operand in reader.aliases(node))
-    return roots
 
 
 def _union(sets: Iterable[frozenset[Hashable]]) -> frozenset[Hashable]:

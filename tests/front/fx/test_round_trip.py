@@ -395,7 +395,7 @@ def test_control_flow() -> None:
     program = exported(function, IMAGE)
     view = round_trip(program)
     cond = next(node for node in view.nodes if op_name(node.op) == "cond")
-    assert cond.effect is Effect.OTHER
+    assert cond.effect is None
     assert len(cond.deps) == 2
 
 
