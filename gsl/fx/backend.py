@@ -28,7 +28,9 @@ from gsl.errors import (
     checked,
 )
 from gsl.front.fx.compiled import CompiledProgram, hoisted, is_autocast
-from gsl.front.fx.regions import alike, regions
+from gsl.front.fx.program import RegionProgram
+from gsl.front.fx.regions import regions
+from gsl.front.fx.values import Values
 from gsl.fx.passes import GraphExplanations, Rules, applied, explained, is_training, kept, note_left_out, rule_set
 from gsl.graph import LEAVES
 from gsl.rewrite import RuleSet, Subst, Trace
@@ -163,31 +165,31 @@ class Backend:
         program = CompiledProgram(module)
         program.settle()
         self.graphs.append(kept(program))
-        changed, trace = self._changed(program, training)
-        new = module if changed is None else changed
+        new, trace = self._changed(program, training)
         traces = [trace]
-        for path, weights in regions(module, program.weights).items():
-            inner = CompiledProgram(getattr(module, path), weights=weights)
+        for path, found in regions(module, Values(), program.weights).items():
+            inner = CompiledProgram(found.module, values=found.values, weights=found.weights)
             inner.settle()
             self.graphs.append(kept(inner))
             region, trace = self._changed(inner, training)
             traces.append(trace)
-            if region is None or not hasattr(new, path):
+            if region is None or not hasattr(module if new is None else new.module, path):
                 continue
-            if alike(inner.module, region) and _sharing(CompiledProgram(region, weights=weights)) <= _sharing(inner):
-                if new is module:
-                    new = program.store(program.load()).module
-                new._modules[path] = region
-        return new, traces
+            if not inner.takes(region) or not _sharing(region) <= _sharing(inner):
+                trace.refuse(RegionProgram.kept)
+                continue
+            new = program.store(program.load()) if new is None else new
+            new.module._modules[path] = region.module
+        return module if new is None else new.module, traces
 
-    def _changed(self, program: CompiledProgram, training: bool) -> tuple[fx.GraphModule | None, Trace]:
-        """The module of a program after the rules, ``None`` if none fired, and the traces."""
+    def _changed(self, program: CompiledProgram, training: bool) -> tuple[CompiledProgram | None, Trace]:
+        """The program after the rules, ``None`` if none fired, and the traces."""
         if self.pricing is not None:
-            module, trace, trials = self.pricing.changed(program, training)
+            new, trace, trials = self.pricing.changed(program, training)
             self.trials.append(trials)
-            return module, trace
+            return new, trace
         graph, trace = applied(self.rules, program, iterative=self.iterative, training=training)
-        return (program.store(graph).module if trace.firings else None), trace
+        return (program.store(graph) if trace.firings else None), trace
 
     def _next(
         self, module: fx.GraphModule, example_inputs: Sequence[Any], options: Mapping[str, Any]
@@ -230,18 +232,18 @@ class Pricing:
 
     def changed(
         self, program: CompiledProgram, training: bool
-    ) -> tuple[fx.GraphModule | None, Trace, tuple[Trial, ...]]:
-        """The module of a program after the rules that pay, the traces, and the trials of each kind."""
+    ) -> tuple[CompiledProgram | None, Trace, tuple[Trial, ...]]:
+        """The program after the rules that pay, ``None`` if none does, the traces, and the trials of each kind."""
         workload = Workload(program)
         is_elsewhere = self.is_default and device_type(workload) != "cpu"
         # Elsewhere, kernels that the next back end makes are better than those that it only calls.
         stages = [_for(stage, training) for stage in (default_rules("") if is_elsewhere else self.stages)]
         space = Space(workload, stages, self.model, fold=False, hoists=self.hoists and not training)
         found = Greedy().run(space, Clock(self.budget), lambda what: None)
-        new = None if found.best.workload is space.workload else found.best.workload
+        new: Any = None if found.best.workload is space.workload else found.best.workload
         trace = Trace(rules=space.rules) if new is None else new.trace
         note_left_out(trace, [rule for rule in self.rules if training and rule.inference_only], space.workload.graph)
-        return (None if new is None else new.mod), trace, found.trials
+        return (None if new is None else new.program), trace, found.trials
 
 
 def _plain(rules: Any) -> RuleSet:

@@ -30,7 +30,7 @@ from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_pat
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
-from gsl.front.fx.regions import alike, regions
+from gsl.front.fx.regions import regions, takes
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
@@ -42,6 +42,7 @@ from gsl.pause import paused_collector
 from gsl.spec import DeclaredSpec
 
 FxOwn = TypeVar("FxOwn", bound="FxProgram")
+ModuleOwn = TypeVar("ModuleOwn", bound="GraphModuleProgram")
 
 _STORING = threading.RLock()
 """The lock for storing a view: programs that come of one another share a fake mode, which is not made for several
@@ -236,7 +237,7 @@ class GraphModuleProgram(FxProgram):
     def _writable(self) -> Writable:
         return in_aten if dialect_of(self._module.graph) == "aten" else in_functions
 
-    def store(self, graph: Graph) -> GraphModuleProgram:
+    def store(self: ModuleOwn, graph: Graph) -> ModuleOwn:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         native = self._module.graph
         with _STORING, paused_collector():
@@ -245,10 +246,15 @@ class GraphModuleProgram(FxProgram):
             storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
             storer.store()
             builder.graph.lint()
-            new = GraphModuleProgram(parameters.finish(builder.graph), self._examples, storer.writer.fakes.values)
+            new = type(self)(parameters.finish(builder.graph), self._examples, storer.writer.fakes.values)
             new._is_compiled = False
             new.operators = self.operators
             return new
+
+    def takes(self, new: GraphModuleProgram) -> bool:
+        """True if torch is known to take a rewritten graph in the place of this one, within a call; see
+        :func:`gsl.front.fx.regions.takes`."""
+        return takes(self._module, self._values, new._module, new._values)
 
     def update(self, graph: Graph) -> None:
         """Write a rewritten view of this program into its own module, in place; see :meth:`Program.update`.
@@ -382,8 +388,17 @@ class ExportProgram(FxProgram, Unchangeable):
         return structured(compiled(self.module, backend, options), self._exported.call_spec.in_spec)
 
 
-class RegionProgram(GraphModuleProgram):
-    """A graph within a call of an exported program, as a branch of ``torch.cond``.
+class TracedProgram(GraphModuleProgram):
+    """A ``torch.fx.GraphModule`` of a user's, with the graphs within its calls."""
+
+    def inside(self: ModuleOwn, change: Callable[[str, RegionProgram], RegionProgram]) -> ModuleOwn:
+        """A program in which each graph within a call is what ``change`` makes of it, told its path and its program."""
+        changed = _changed_inside(self, change)
+        return _with_inside(super().store(self.load()), changed) if changed else self
+
+
+class RegionProgram(TracedProgram):
+    """A graph within a call, as a branch of ``torch.cond`` or the body of a loop.
 
     What it is fed are inputs. A rewrite that torch would not take is not made: results in another layout of memory
     than what is around them was exported for, and tensors of its own, which can't be saved.
@@ -394,21 +409,12 @@ class RegionProgram(GraphModuleProgram):
 
     @property
     def _is_called_by_torch(self) -> bool:
-        return True  # a branch may not return what it is fed
+        return True  # a branch, or a body, may not return what it is fed
 
     def store(self, graph: Graph) -> RegionProgram:
         """The program of a rewritten view of this one; this one itself, if torch would not take the other."""
-        new = self._stored(graph)
-        is_taken = alike(self._module, new._module) and new.params.keys() <= self.params.keys()
-        return new if is_taken else self
-
-    def _stored(self, graph: Graph) -> RegionProgram:
-        return RegionProgram(super().store(graph).module).with_operators(self.operators)
-
-    def inside(self, change: Callable[[str, RegionProgram], RegionProgram]) -> RegionProgram:
-        """A program in which each graph within a call is what ``change`` makes of it, told its path and its program."""
-        changed = _changed_inside(self, change)
-        return _with_inside(self._stored(self.load()), changed) if changed else self
+        new = super().store(graph)
+        return new if self.takes(new) and new.params.keys() <= self.params.keys() else self
 
 
 def _restored(
@@ -425,8 +431,12 @@ def _changed_inside(
     root = program._root
     if not any(isinstance(module, fx.GraphModule) for module in root.children()):
         return {}
-    bodies = {path: RegionProgram(getattr(root, path)).with_operators(program.operators) for path in regions(root)}
-    return {path: new.module for path, body in bodies.items() if (new := change(path, body)) is not body}
+    found = regions(root, program._values)
+    bodies = {path: RegionProgram(region.module, values=region.values) for path, region in found.items()}
+    return {
+        path: new.module for path, body in bodies.items()
+        if (new := change(path, own := body.with_operators(program.operators))) is not own
+    }  # fmt: skip
 
 
 def _with_inside(program: FxOwn, changed: Mapping[str, fx.GraphModule]) -> FxOwn:
@@ -437,7 +447,7 @@ def _with_inside(program: FxOwn, changed: Mapping[str, fx.GraphModule]) -> FxOwn
 
 def from_graph_module(
     module: fx.GraphModule, example_inputs: Sequence[Any] | torch.Tensor | None = None
-) -> GraphModuleProgram:
+) -> TracedProgram:
     """The program of a ``GraphModule``. With example inputs in order, or with fake values in its metadata, every node
     has a type."""
     if not isinstance(module, fx.GraphModule):
@@ -446,7 +456,7 @@ def from_graph_module(
         raise FrontEndError("the graph has no output node: end it with graph.output(…), of () if nothing is returned")
     if isinstance(example_inputs, torch.Tensor):
         example_inputs = (example_inputs,)
-    return GraphModuleProgram(module, example_inputs)
+    return TracedProgram(module, example_inputs)
 
 
 def from_exported(

@@ -1,63 +1,169 @@
-"""The graphs within calls of torch: branches of ``torch.cond``, and what other operators of higher order run."""
+"""The graphs within calls of torch that are rewritten: branches, bodies of loops, and other regions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator
+from torch._subclasses.fake_tensor import FakeTensor
 
+from gsl.front.fx.bodies import BodyCall, body_call
 from gsl.front.fx.effects import opens_region
 from gsl.front.fx.groups import is_group
 from gsl.front.fx.handle import nodes_in
-from gsl.front.fx.values import Values, dim_of
+from gsl.front.fx.values import UNKNOWN, Values, dim_of, propagate
+from gsl.spec.meaning import quiet
+from gsl.walk import reached
 
-_REGIONS: Final[Mapping[str, Callable[[Sequence[Any]], tuple[Sequence[Any], Sequence[Any]]]]] = {
-    "cond": lambda args: (args[1:3], args[3]),
-    "invoke_subgraph": lambda args: (args[:1], args[2:]),
-    "tag_activation_checkpoint": lambda args: (args[:1], args[1:]),
-    "wrap": lambda args: (args[:1], args[1:]),
-}
-"""The graphs among the arguments of each higher-order operator, and the values that it feeds to them."""
+_LOOPS: Final = frozenset(("while_loop", "while_loop_stack_output", "scan", "map_impl"))
+_REWRITTEN: Final = _LOOPS | {"cond", "invoke_subgraph", "tag_activation_checkpoint", "wrap"}
+"""The operators whose graphs are rewritten. That of an ``associative_scan`` is run on many elements at once: it takes
+tensors of other shapes than those for which it was traced."""
 
 
-def regions(module: fx.GraphModule, weights: Collection[str] = ()) -> dict[str, set[str]]:
-    """The paths of the graphs that higher-order operators run on some operands, with the names of the placeholders that
-    are always fed with weights. ``weights`` are those of the graph itself. Groups are none of them."""
-    found: dict[str, set[str]] = {}
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A graph that higher-order operators run."""
+
+    module: fx.GraphModule
+    weights: set[str]
+    """The names of the placeholders that are always fed with weights, as they are."""
+    values: Values | None = None
+    """The values of its nodes in each run, where these lie otherwise in memory than those for which torch traces it."""
+
+
+def regions(module: fx.GraphModule, values: Values, weights: Collection[str] = ()) -> dict[str, Region]:
+    """The graphs that higher-order operators run on some operands, and that may be rewritten, by their paths.
+
+    ``values`` and ``weights`` are those of the graph itself. Groups are none of them.
+    """
+    found: dict[str, Region] = {}
     barred: set[str] = set()
     autocast = 0
     for node in module.graph.nodes:
         autocast += opens_region(node)
-        reads = _REGIONS.get(str(node.target)) if isinstance(node.target, HigherOrderOperator) else None
-        if reads is None or is_group(node):
+        call = body_call(node, module) if str(node.target) in _REWRITTEN and not is_group(node) else None
+        if call is None:
             continue
-        bodies, operands = reads(node.args)
-        for body in bodies:
-            inner = getattr(module, str(body.target), None) if isinstance(body, fx.Node) else None
-            if isinstance(inner, fx.GraphModule):
-                names = [p.name for p in inner.graph.nodes if p.op == "placeholder"]
-                fed = {name for name, item in zip(names, operands) if getattr(item, "name", None) in weights}
-                path = str(body.target)
-                if autocast:  # calls have other types there than their operators say
-                    barred.add(path)
-                found[path] = found.get(path, fed) & fed if len(names) == len(operands) else set()
-    return {path: fed for path, fed in found.items() if path not in barred}
+        graphs = call.graphs(module)
+        laid: Mapping[str, Values | None] | None = dict.fromkeys(graphs)
+        if str(node.target) in _LOOPS:
+            laid = _as_they_lie(graphs, call, values) if found.keys().isdisjoint(graphs) else None
+        if autocast or laid is None:  # within autocast, calls have other types than their operators say
+            barred.update(graphs)
+            continue
+        for path, graph in graphs.items():
+            inputs = graph.graph.find_nodes(op="placeholder")[len(call.fed) - len(call.whole) :]
+            fed = {p.name for p, value in zip(inputs, call.whole) if getattr(value, "name", None) in weights}
+            found.setdefault(path, Region(graph, fed, laid[path])).weights.intersection_update(fed)
+    return {path: region for path, region in found.items() if path not in barred}
 
 
-def alike(old: fx.GraphModule, new: fx.GraphModule) -> bool:
-    """True if the outputs of a rewritten graph are known to have the memory layout that they had: the caller may rely
-    on it."""
+def _as_they_lie(
+    graphs: Mapping[str, fx.GraphModule], call: BodyCall, values: Values
+) -> Mapping[str, Values | None] | None:
+    """The values in the graphs of a loop, as of :class:`Region`; ``None`` where that is not known of all runs.
+
+    Torch traces these graphs with copies of the first row and of what is carried, which may lie otherwise.
+    """
+    first = len(call.carried)
+    rows = [_row(values.value(operand)) for operand in call.rows]
+    laid = {path: _with_rows(graph, first, rows) for path, graph in graphs.items()}
+    carried = [[values.value(each) if isinstance(each, fx.Node) else each for each in call.carried]]
+    for path, graph in graphs.items():
+        known = laid[path] or Values()
+        carried.append([known.value(node) for node in graph.graph.find_nodes(op="placeholder")[:first]])
+        if first and path == str(call.bodies[-1].target):
+            results: Any = graph.graph.output_node().args[0]
+            carried.append([known.value(node) if isinstance(node, fx.Node) else node for node in results[:first]])
+    places = [list(map(_place, each)) for each in carried]
+    is_known = None not in map(_place, rows) and all(None not in each and each == places[0] for each in places)
+    return laid if is_known else None
+
+
+def _row(value: Any) -> Any:
+    """The first row of a fake tensor, which is a view of it as each row is; UNKNOWN where there is none."""
+    if isinstance(value, FakeTensor):
+        with contextlib.suppress(Exception), value.fake_mode, torch.no_grad(), quiet():
+            return value[0]
+    return UNKNOWN
+
+
+def _with_rows(graph: fx.GraphModule, first: int, rows: Sequence[Any]) -> Values | None:
+    """The values of a graph that takes such rows from that input on; ``None`` where torch traces it with such ones."""
+    inputs = [Values().value(node) for node in graph.graph.find_nodes(op="placeholder")]
+    traced = [*inputs[first : first + len(rows)], *map(_copied, rows)]
+    if list(map(_place, [*rows, *rows])) == list(map(_place, traced)):
+        return None
+    found = propagate(graph, [*inputs[:first], *rows, *inputs[first + len(rows) :]])
+    calls = [node for node in graph.graph.nodes if node.op not in ("get_attr", "output")]
+    return Values({node: found.get(node, UNKNOWN) for node in calls})
+
+
+def _copied(row: Any) -> Any:
+    """A row as torch copies it before it traces a graph."""
+    if isinstance(row, FakeTensor):
+        with row.fake_mode, torch.no_grad():
+            return row.clone(memory_format=torch.contiguous_format)
+    return row
+
+
+def _place(value: Any) -> Any:
+    """The sizes and strides of a tensor, or a word for a number; ``None`` for what is unknown."""
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        return [tuple(map(dim_of, part)) for part in (value.shape, value.stride())]
+    return "number" if isinstance(value, (int, float, torch.SymInt)) else None
+
+
+def takes(old: fx.GraphModule, before: Values, new: fx.GraphModule, after: Values) -> bool:
+    """True if torch is known to take a rewritten graph in the place of the old one; the values of both are given.
+
+    The outputs have the memory layout that they had, for the caller may rely on it, and give gradients if they did.
+    Where torch traces the graph with values that lie otherwise, no ``reshape`` more has to copy: torch would make a
+    view of it when it traces it again.
+    """
     outputs = [nodes_in([node.args for node in module.graph.find_nodes(op="output")]) for module in (old, new)]
-    before, after = (list(map(_layout, nodes)) for nodes in outputs)
-    return None not in before and before == after
+    layouts = [[_layout(values.value(node)) for node in nodes] for nodes, values in zip(outputs, (before, after))]
+    if None in layouts[0] or layouts[0] != layouts[1]:
+        return False
+    if any(_wants_gradient(before.value(one)) and not _gets_gradient(other, after) for one, other in zip(*outputs)):
+        return False
+    is_as_traced = before.known.keys().isdisjoint(old.graph.find_nodes(op="placeholder"))
+    return is_as_traced or _copies(new, after) <= _copies(old, before)
 
 
-def _layout(node: fx.Node) -> tuple[Any, ...] | None:
-    value = Values().value(node)
+def _layout(value: Any) -> tuple[Any, ...] | None:
     if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        return (value,) if isinstance(value, (int, torch.SymInt)) else None
+        return (value,) if isinstance(value, (int, torch.SymInt, torch.SymBool)) else None
     sizes = tuple([tuple(map(dim_of, part)) for part in (value.shape, value.stride())])
-    return value.dtype, value.requires_grad, *sizes
+    return value.dtype, *sizes
+
+
+def _wants_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _gets_gradient(node: fx.Node, values: Values) -> bool:
+    """True if a value is computed from one that requires gradients. Those of new calls do not tell."""
+    return any(_wants_gradient(values.value(each)) for each in reached([node], lambda node: node.all_input_nodes))
+
+
+def _copies(graph: fx.GraphModule, values: Values) -> int:
+    """The number of calls of ``reshape`` that copy their operand, by the values of the graph."""
+    calls = [node for node in graph.graph.nodes if getattr(node.target, "__name__", node.target) in _RESHAPES]
+    return sum(not _is_view(values.value(node.args[0]), values.value(node)) for node in calls)
+
+
+_RESHAPES: Final = ("reshape", "reshape.default", "reshape_as", "reshape_as.default", "flatten", "flatten.using_ints")
+
+
+def _is_view(value: Any, result: Any) -> bool:
+    if isinstance(value, FakeTensor) and isinstance(result, torch.Tensor):
+        with contextlib.suppress(Exception), value.fake_mode, torch.no_grad(), quiet():
+            value.view(result.shape)
+            return True
+    return False
