@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Final
 
 from gsl.errors import GSLError, RewriteError
@@ -13,6 +13,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, Origin, 
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.check import changed, seen_through
+from gsl.rewrite.cse import frozen
 from gsl.spec.meaning import has_symbols
 from gsl.walk import postorder
 
@@ -24,7 +25,8 @@ _KNOWN: Final = (PARAM, CONST)
 
 
 def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None) -> int:
-    """Replace the calls made by rewrites that depend on weights and literals only by parameters with their values.
+    """Replace the calls made by rewrites that depend on weights and literals only by parameters with their values, one
+    for all that compute the same of one weight.
 
     Changes the graph; returns how many calls went. What a rewrite did not make stays as it is, and no tensor is
     changed, so tied weights are safe. A weight that the program itself changes is not known.
@@ -37,17 +39,18 @@ def fold(graph: Graph, evaluate: Evaluate, roots: dict[Node, str] | None = None)
         return 0
     known = computed_ahead(graph)
     wanted = _wanted(graph, known)
-    values = _values(graph, wanted, evaluate)
-    splicer = Splicer(graph)
-    for node in wanted:
+    first = _first_equal(graph, wanted)
+    values = _values(graph, list(dict.fromkeys(first.values())), evaluate)
+
+    def made(node: Node) -> Node:
         assert node.origin is not None
         root = _root(node, roots) or "constant"
         name = f"{root}_{op_name(node.op).rpartition('.')[2]}"
         param = new_node(Node(PARAM, (), {"value": values[node]}, node.type, name=name), node.origin)
         roots[param] = root
-        splicer.apply(Replacement([node], [param]), [node])
-    splicer.finish()
-    return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)
+        return param
+
+    return _replaced(graph, first, made)
 
 
 def fold_program(graph: Graph, evaluate: Evaluate, *, params: bool, most: int = MOST_BYTES) -> int:
@@ -62,19 +65,32 @@ def fold_program(graph: Graph, evaluate: Evaluate, *, params: bool, most: int = 
         known = _computable(graph, params, most, failed)
         wanted = _wanted(graph, known)
         try:
-            values = _values(graph, wanted, _noting(evaluate))
+            first = _first_equal(graph, wanted)
+            values = _values(graph, list(dict.fromkeys(first.values())), _noting(evaluate))
             break
         except _UncomputableError as error:
             failed.add(error.node)
-    splicer = Splicer(graph)
     roots: dict[Node, str] = {}
-    for node in wanted:
+
+    def made(node: Node) -> Node:
         root = _root(node, roots)
         kind, name = (CONST, node.name) if root is None else (PARAM, f"{root}_{op_name(node.op).rpartition('.')[2]}")
         new = new_node(Node(kind, (), {"value": values[node]}, node.type, name=name), Origin("fold", (node,)))
         if root is not None:
             roots[new] = root
-        splicer.apply(Replacement([node], [new]), [node])
+        return new
+
+    return _replaced(graph, first, made)
+
+
+def _replaced(graph: Graph, first: Mapping[Node, Node], made: Callable[[Node], Node]) -> int:
+    """Replace calls by leaves that are made for the first one of equal calls; how many went."""
+    splicer = Splicer(graph)
+    leaves: dict[Node, Node] = {}
+    for node, own in first.items():
+        if own is node:
+            leaves[node] = made(node)
+        splicer.apply(Replacement([node], [leaves[own]]), [node])
     splicer.finish()
     return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)
 
@@ -172,6 +188,28 @@ def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:
         ):
             needed.add(node)
     return [node for node in graph.nodes if node in needed and node.op not in _KNOWN and not _passes(node)]
+
+
+def _first_equal(graph: Graph, wanted: Sequence[Node]) -> dict[Node, Node]:
+    """For each of some calls, the first one that computes the same of the same weights and literals.
+
+    Where a caller may change one result in place, each call counts by itself.
+    """
+    if graph.shares is not None:
+        return dict(zip(wanted, wanted))
+    same: dict[Node, Hashable] = {}
+    found: dict[Hashable, Node] = {}
+    for node in postorder(wanted, lambda node: node.operands):
+        attrs = frozen(node.attrs)
+        if node.op in _KNOWN:
+            same[node] = attrs
+            continue
+        operands = tuple([same[operand] for operand in node.operands])
+        try:
+            same[node] = found.setdefault((node.op, operands, attrs, node.type), node)
+        except TypeError:  # an attribute that has no hash
+            same[node] = node
+    return {node: first for node in wanted if isinstance(first := same[node], Node)}
 
 
 def _passes(node: Node) -> bool:

@@ -186,3 +186,17 @@ def test_a_repeated_trace_folds_where_it_did(when: str, steps: int | None, folde
     assert same_numbers(view, again)
     if steps is None:
         assert (ops(again), done.folded) == (ops(new), trace.folded)
+
+
+def test_equal_calls_on_one_weight_become_one_weight() -> None:
+    def tied(b: Builder) -> list[Node]:
+        data, weight, other = b.input("x", 3, 3), b.param("w", 3, 3), b.param("v", 3, 3)
+        first = b.call("nn.dense", data, weight)
+        return [first, b.call("nn.dense", b.call("nn.relu", first), weight), b.call("nn.dense", data, other)]
+
+    view = graph(tied)
+    weight = pat.Param()
+    new, number = folded(Subst(op.Dense(x, weight), op.Dense(x, op.ReLU(weight) - op.ReLU(-weight))), view)
+    assert number == 12
+    assert sorted(evaluated) == sorted(2 * ["negative", "nn.relu", "nn.relu", "subtract"])
+    assert [node.name for node in new if node.op == PARAM] == ["w_subtract", "v_subtract"]
