@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from gsl import Workload
+from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, WorkloadError
 from gsl.graph import TensorType
 from gsl.workload import Report
@@ -162,3 +162,17 @@ def test_a_parameter_that_is_changed_in_secret_is_not_ignored() -> None:
 def test_a_module_is_not_a_traced_one() -> None:
     with pytest.raises(FrontEndError, match=r"Workload\.from_torch"):
         Workload.from_fx(nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_refuses_a_dtype_is_told_with_the_rule_that_calls_it() -> None:
+    x = pat.Wildcard()
+    rule = Subst(op.ReLU(x), pat.Call(torch.ops.aten.hardswish.default, x), name="no kernel")
+    old = Workload.from_torch(NetOfOne(lambda self, x: x.relu() + x.neg()), (torch.arange(3),))
+    new = rule(old)
+    failed = r"NetOfOne fails on inputs \(example\) on which NetOfOne runs: .*not implemented for 'Long'"
+    with pytest.raises(WorkloadError, match=f"{failed}; with trace="):
+        old.compare(new)
+    with pytest.raises(WorkloadError, match=f"{failed}; introduced by step 1 of 1: no kernel: %relu -> %"):
+        old.compare(new, trace=new.trace)
+    with pytest.raises(NotImplementedError):
+        new.compare(old)

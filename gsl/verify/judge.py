@@ -102,12 +102,12 @@ def _missing(search: CounterexampleSearch, most: int, compare: Compare) -> Sugge
 def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTEMPTS) -> Verdict:
     """The verdict of a search, with the first counterexample as it was found."""
     rule = search.rule
-    natives = (p for p in rule.plan.patterns if isinstance(p, Call) and not isinstance(p.op, (OpSpec, OpClass)))
-    native = next(natives, None)
+    outlined = () if rule.target.callable is not None else tuple(walk(*rule.target.outputs))
+    calls = (p for p in (*rule.plan.patterns, *outlined) if isinstance(p, Call))
+    native = next((p for p in calls if not isinstance(p.op, (OpSpec, OpClass))), None)
     if native is not None:
         reason = f"{native!r} is native to a framework, and has no meaning from which instances can be computed"
         return Unchecked(rule.name, search.evidence(), reason=reason)
-    outlined = () if rule.target.callable is not None else walk(*rule.target.outputs)
     for pattern in outlined:
         if pattern not in rule.plan.known and isinstance(pattern, (Fused, Module)):
             reason = f"{pattern!r} in the target has no meaning of its own, with which the source could be compared"

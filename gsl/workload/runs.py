@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from gsl.errors import WorkloadError, check_number
+from gsl.errors import GSLError, WorkloadError, check_number
 from gsl.workload.compare import (
     Compared,
     OutputPath,
@@ -100,12 +100,28 @@ def compared(
         named = dict(zip(first.inputs, run.values))
         names = second.inputs if by_name else list(named)
         same = dict(zip(names, second.bind([named[name] for name in names])))
-        ran = first.isolated(named, run.seed), second.isolated(same, run.seed)
+        ran = first.isolated(named, run.seed), _second(first, second, same, run)
         expected, found = aligned(ran[0], first, named, ran[1], second, same)
         if not same_front_end:
             found = by_position(expected, found)
         rows += compare_results(number, expected, found, override, devices=same_front_end)
     return without_numbers(rows)
+
+
+class FailedRunError(WorkloadError):
+    """The second of two workloads can't be run on inputs on which the first one runs."""
+
+
+def _second(first: Workload, second: Workload, inputs: Mapping[str, Any], run: SeededRun) -> Leaves:
+    """The leaves of a run of the second workload, after one of the first. FailedRunError if it fails."""
+    try:
+        return second.isolated(inputs, run.seed)
+    except GSLError:
+        raise
+    except Exception as error:
+        raise FailedRunError(
+            f"{second.name} fails on inputs ({run.label}) on which {first.name} runs: {type(error).__name__}: {error}"
+        ) from error
 
 
 def aligned(

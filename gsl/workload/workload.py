@@ -28,7 +28,7 @@ from gsl.workload.compare import Report, Tolerance, culprit
 from gsl.workload.groups import OutlinedGroup, UnreadReport, groups, inlined, joined, unread
 from gsl.workload.inputs import Strategy
 from gsl.workload.inputs import strategy as strategy_of
-from gsl.workload.runs import WantedInputs, compared, isolated, runs
+from gsl.workload.runs import FailedRunError, SeededRun, WantedInputs, compared, isolated, runs
 
 if TYPE_CHECKING:
     import torch
@@ -426,15 +426,25 @@ class Workload:
         def override(standard: Tolerance) -> Tolerance:
             return Tolerance(standard.rtol if rtol is None else rtol, standard.atol if atol is None else atol)
 
+        def fails(part: Workload, part_runs: Sequence[SeededRun]) -> bool:
+            try:
+                return not all(row.passed for row in compared(self, part, part_runs, override))
+            except FailedRunError:
+                return True
+
         wanted = runs(self, inputs, WantedInputs.of(strategies, seed, sizes))
-        rows = compared(self, other, wanted, override)
+        try:
+            rows = compared(self, other, wanted, override)
+        except FailedRunError as error:
+            if trace is None:
+                hint: Any = "with trace=, the trace of the rules that made it, it is told which step did it"
+            else:
+                hint = culprit(self, trace, lambda part: fails(part, wanted)) or "no step of the trace did it"
+            raise WorkloadError(f"{error}; {hint}") from error.__cause__
         failed = next((wanted[row.run] for row in rows if not row.passed), None)
         found = None
         if trace is not None and failed is not None:
-            run = [failed]
-            found = culprit(
-                self, trace, lambda part: not all(row.passed for row in compared(self, part, run, override))
-            )
+            found = culprit(self, trace, lambda part: fails(part, [failed]))
         labels = tuple(run.label for run in wanted)
         return Report(self.name, other.name, rows, tuple(run.values for run in wanted), labels, found)
 

@@ -41,6 +41,10 @@ def native() -> Subst:
     return Subst(pat.Call(torch.special.erfcx, x), op.Exp(x))
 
 
+def native_target() -> Subst:
+    return Subst(op.ReLU(x), pat.Call(torch.ops.aten.hardswish.default, x))
+
+
 def outlined() -> Subst:
     return Subst(op.ReLU(x), pat.Fused("group"))
 
@@ -65,6 +69,7 @@ def without_values() -> Subst:
         (never_true, "no instance of the source could be made"),
         (identity, "the target is what was matched"),
         (native, "native to a framework"),
+        (native_target, r"aten.hardswish.default(Wildcard) is native to a framework"),
         (outlined, "has no meaning of its own"),
         (built, "has no meaning of its own"),
         (refused, "not on Sundays"),
