@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import onnx_ir as ir
-import torch
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Arguments, Handle, Single, intact, is_literal, origins
@@ -360,18 +359,9 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
             return self._sizes[symbol]
         for node in self.graph:
             if node.op == INPUT and isinstance(node.type, TensorType) and symbol in node.type.shape:
-                self._sizes[symbol] = self._size(self.value(node), node.type.shape.index(symbol))
+                self._sizes[symbol] = self.size_of(self.value(node), node.type.shape.index(symbol))
                 return self._sizes[symbol]
         return None
-
-    def _size(self, value: ir.Value, place: int) -> ir.Value:
-        """A tensor of one element with the size of an axis. Before version 15, a shape is made as a whole."""
-        ends = {"start": place, "end": place + 1} if self.opset >= 15 else {}
-        (size,) = self.node("Shape", [value], ir.convenience.convert_attributes(ends))
-        if not ends:
-            (size,) = self.node("Gather", [size, self.tensor(torch.tensor([place]))], ())
-        self.note(size, TensorType((1,), "int64"))
-        return size
 
     def _initializer(self, tensor: Any, wanted: str) -> ir.Value:
         name = self.changes.names.free(wanted)

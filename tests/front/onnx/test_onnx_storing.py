@@ -729,3 +729,19 @@ def test_bfloat16_is_filled_from_version_20_on() -> None:
         new = rule(workload("y = Exp (x)", "bfloat16[3] x", "bfloat16[3] y", opset=version))
         assert new.trace.count() == fired
         check(new.model)
+
+
+@pytest.mark.parametrize("opset", [14, 22])
+def test_a_size_that_no_input_has_is_that_of_the_operand(opset: int) -> None:
+    wl = workload(
+        "a = NonZero (x) b = Cast <to = 1> (a) c = Unsqueeze (b, last) d = Mul (c, row) "
+        "e = Transpose <perm = [1, 0, 2]> (d) y = Reshape (e, shape)",
+        "float[N,M] x, float[M] row", "float[K,L] y", opset=opset,
+        more="int64[1] last = {2}, int64[2] shape = {0, -1}",
+    )  # fmt: skip
+    new = anew(wl)
+    check(new.model)
+    assert "Shape" in nodes(new.model)
+    assert "Shape" not in nodes(wl.model)
+    for size in (3, 5):
+        wl.compare(new, (np.eye(size, dtype="float32"), np.arange(size, dtype="float32"))).check()

@@ -305,7 +305,8 @@ ROWS: Final = (
     row("expand_dims", "Unsqueeze", lambda w, data, axis, num_newaxis: w.call(
         "Unsqueeze", data, w.ints(range(axis, axis + num_newaxis))), _read_unsqueeze, also=("reshape",)),
     row("squeeze", "Squeeze", _squeeze, _read_squeeze),
-    row("broadcast_to", "Expand", lambda w, data, shape: w.call("Expand", data, w.dims(w.shape)), _read_expand),
+    row("broadcast_to", "Expand",
+        lambda w, data, shape: w.call("Expand", data, w.dims(w.shape, of=[data])), _read_expand),
     row("tile", "Tile", _tile, lambda r: Canon("tile", (r.x,), {"reps": tuple(map(int, r.array(1)))})),
     row("repeat", "", _repeat),
     row("", "DepthToSpace", read=_read_depth_to_space, also=("reshape",), inner=("reshape", "transpose")),

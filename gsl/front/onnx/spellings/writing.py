@@ -54,6 +54,15 @@ class OnnxTarget(ABC):
     def size(self, symbol: Any) -> ir.Value | None:
         """A tensor of one element with a symbolic size; ``None`` if no input of the model has it."""
 
+    def size_of(self, value: Any, place: int) -> ir.Value:
+        """A tensor of one element with the size of an axis. Before version 15, a shape is made as a whole."""
+        ends = {"start": place, "end": place + 1} if self.opset >= 15 else {}
+        (size,) = self.node("Shape", [value], ir.convenience.convert_attributes(ends))
+        if not ends:
+            (size,) = self.node("Gather", [size, self.tensor(torch.tensor([place]))], ())
+        self.note(size, TensorType((1,), "int64"))
+        return size
+
 
 class OnnxLowering(Lowering[OnnxTarget]):
     """The writing of one canonical call: its type, and the means to make nodes whose values have types."""
@@ -105,32 +114,37 @@ class OnnxLowering(Lowering[OnnxTarget]):
             raise ValueError("the tensors have to be known one by one")
         return [self.cast(x, self.dtype) for x in data]
 
-    def dims(self, shape: Sequence[Dim], *, infer: bool = False) -> Any:
-        """A shape as a tensor of integers; with ``infer``, one unknown size may be -1."""
+    def dims(self, shape: Sequence[Dim], *, infer: bool = False, of: Sequence[Any] = ()) -> Any:
+        """A shape as a tensor of integers; with ``infer``, one unknown size may be -1. Sizes that no input of the model
+        has are those of the values ``of``."""
         if infer and sum(isinstance(size, SymDim) for size in shape) == 1 and 0 not in shape:
             shape = [-1 if isinstance(size, SymDim) else size for size in shape]
         if all(isinstance(size, int) for size in shape):
             return self.ints(list(shape))  # type: ignore[arg-type]
-        parts = [self.size(size) for size in shape]
+        parts = [self.size(size, of=of) for size in shape]
         return self.call("Concat", *parts, axis=0, type=TensorType((len(parts),), "int64"))
 
-    def size(self, size: Dim) -> Any:
-        """A size as a tensor of one integer. ValueError for one that can't be computed from those of the inputs."""
+    def size(self, size: Dim, *, of: Sequence[Any] = ()) -> Any:
+        """A size as a tensor of one integer. ValueError for one that can't be computed from those of the inputs, or of
+        the values ``of``."""
         if isinstance(size, int):
             return self.ints([size])
         expr, one = size.expr, TensorType((1,), "int64")
         if expr.is_Symbol:
             found = self.target.size(size)
-            if found is None:
-                raise ValueError(f"the size {size} is that of no input of the model")
-            return found
+            if found is not None:
+                return found
+            for value in of:
+                if size in self.shape_of(value):
+                    return self.target.size_of(value, self.shape_of(value).index(size))
+            raise ValueError(f"the size {size} is that of no input of the model, and of no operand")
         if expr.is_Pow and expr.exp.is_Integer and 0 < expr.exp < 5:
             parts = [expr.base] * int(expr.exp)
         elif expr.is_Add or expr.is_Mul:
             parts = list(expr.args)
         else:
             raise ValueError(f"the size {size} can't be computed in ONNX")
-        total, *others = [self.size(int(part) if part.is_Integer else SymDim(part)) for part in parts]
+        total, *others = [self.size(int(part) if part.is_Integer else SymDim(part), of=of) for part in parts]
         for other in others:
             total = self.call("Add" if expr.is_Add else "Mul", total, other, type=one)
         return total
@@ -145,7 +159,7 @@ class OnnxLowering(Lowering[OnnxTarget]):
         several = sum(isinstance(size, SymDim) for size in shape) > 1 and self.opset >= 14
         zero: dict[str, Any] = {"allowzero": 1, "since": 14} if 0 in shape or several else {}
         type = TensorType(tuple(shape), self.dtype_of(value))
-        return self.call("Reshape", value, self.dims(shape, infer=True), type=type, **zero)
+        return self.call("Reshape", value, self.dims(shape, infer=True, of=[value]), type=type, **zero)
 
     def permute(self, value: Any, axes: Sequence[int]) -> Any:
         """The axes in another order; of a value whose axes have just been put in another one, both at once."""
