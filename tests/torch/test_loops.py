@@ -15,7 +15,7 @@ from torch._higher_order_ops.map import map as map_rows
 from torch._higher_order_ops.while_loop import while_loop_op
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from gsl import Subst, Workload
+from gsl import Subst, Workload, op, pat
 from gsl.front.fx import regions
 from gsl.graph import INPUT, PARAM, Effect
 from gsl.rules import RULES
@@ -116,7 +116,41 @@ def test_bodies_of_compiled_loops_are_rewritten(form: str, then: str) -> None:
     assert found == ([0, 0] if form == "nested" else [1, 1]), "a back end looks one graph deep"
 
 
+def test_sizes_may_vary() -> None:
+    batch, steps = torch.export.Dim("batch", min=2, max=64), torch.export.Dim("steps", min=2, max=64)
+
+    def form(self: Any, x: torch.Tensor) -> Any:
+        return scan(lambda state, row: (relus(self.layer(row) + state), state * 2.0 * 3.0), x[:, 0] * 1.5, x, dim=1)
+
+    exported = torch.export.export(model(form), INPUTS[:1], dynamic_shapes=(({0: batch, 1: steps},)))
+    old = Workload.from_exported(exported)
+    new = SMALL(old)
+    assert (new.trace.count("relus"), new.trace.count("triple")) == (1, 1)
+    for inputs in (torch.randn(2, 7, 4), torch.randn(9, 3, 4)):
+        equal(new.mod(inputs), old.mod(inputs))
+
+
 # ---------------------------------------------------------------- what stays
+
+
+def test_a_weight_that_a_loop_begins_with_is_no_weight_in_its_body() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.start, self.scale = nn.Parameter(torch.ones(5, 4)), nn.Parameter(torch.ones(5, 4))
+
+        def forward(self, x: torch.Tensor) -> Any:
+            def step(state: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                return torch.relu(state) + row, torch.relu(self.scale) * row
+
+            return scan(step, self.start, x)
+
+    with torch.no_grad():
+        weight = pat.Param()
+        call, backend = compiled(Model(), Subst(op.ReLU(weight), op.Maximum(weight, 0.0), name="weight"))
+        equal(call(INPUTS[0]), Model()(INPUTS[0]))
+    assert sum(trace.count() for trace in backend.traces) == 1, "of the scale only"
+
 
 
 def test_a_row_that_lies_otherwise_than_torch_traced_it_is_not_viewed() -> None:

@@ -116,7 +116,7 @@ def _place(value: Any) -> Any:
     """The sizes and strides of a tensor, or a word for a number; ``None`` for what is unknown."""
     if isinstance(value, torch.Tensor) and value.layout == torch.strided:
         return [tuple(map(dim_of, part)) for part in (value.shape, value.stride())]
-    return "number" if isinstance(value, (int, float, torch.SymInt)) else None
+    return "number" if isinstance(value, (int, float, torch.SymInt, torch.SymBool)) else None
 
 
 def takes(old: fx.GraphModule, before: Values, new: fx.GraphModule, after: Values) -> bool:
@@ -137,10 +137,8 @@ def takes(old: fx.GraphModule, before: Values, new: fx.GraphModule, after: Value
 
 
 def _layout(value: Any) -> tuple[Any, ...] | None:
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        return (value,) if isinstance(value, (int, torch.SymInt, torch.SymBool)) else None
-    sizes = tuple([tuple(map(dim_of, part)) for part in (value.shape, value.stride())])
-    return value.dtype, *sizes
+    place = _place(value)
+    return None if place is None else (getattr(value, "dtype", None), place)
 
 
 def _wants_gradient(value: Any) -> bool:
