@@ -316,6 +316,9 @@ class _Optimization:
             found = _Compared(best, known.error) if is_same else self._compared(best)
             how, before, after = f"{how}, as an earlier run found", known.before, known.after
         else:
+            finalists, failure = self._running(finalists)
+            if not finalists:
+                return _End(best, False, f"{failure}, so the old program stays", is_wrong=True)
             try:
                 before, after, found, instead = self._timed(finalists)
             except CaptureError as error:
@@ -328,6 +331,18 @@ class _Optimization:
             reason = "the new program is not faster as a whole, so the old one stays"
             return _End(best, False, reason, before, after, wrong)
         return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong, instead)
+
+    def _running(self, programs: Sequence[Candidate]) -> tuple[list[Candidate], str]:
+        """Those among some programs that can be run, and why the last one of the others can't: a framework may lack a
+        kernel."""
+        running, failure = [], ""
+        for each in programs:
+            try:
+                each.workload.isolated(self.inputs.of(each.workload), 0)
+                running.append(each)
+            except Exception as error:
+                failure = f"the new program can't be run: {type(error).__name__}: {error}"
+        return running, failure
 
     def _timed(self, finalists: Sequence[Candidate]) -> tuple[Timing, Timing, _Compared, str]:
         """The times of the old program and of the new one that is taken, that one, and the reason why it is not the
@@ -393,7 +408,7 @@ class _End:
     instead: str = ""
     """The reason why it is not the program that was the fastest one."""
     is_wrong: bool = False
-    """True if the new program computes something else."""
+    """True if the new program computes something else, or can't be run."""
 
 
 def _used(candidate: Candidate) -> set[Subst]:

@@ -265,6 +265,17 @@ def test_what_computes_something_else_is_given_back() -> None:
     assert "elements differ" in report.decision
 
 
+def test_what_has_no_kernel_is_given_back() -> None:
+    class Relu(nn.Module):
+        def forward(self, a: torch.Tensor) -> torch.Tensor:
+            return torch.relu(a)
+
+    wl = Workload.from_torch(Relu(), (torch.arange(6),))
+    new, report = gsl.optimize(wl, rules=Subst(op.ReLU(x), pat.Call(torch.ops.aten.hardswish.default, x), name="hard"))
+    assert new is wl
+    assert "the new program can't be run: NotImplementedError" in report.decision
+
+
 def test_the_decision_to_change_nothing_is_kept() -> None:
     class Double(nn.Module):
         def forward(self, a: torch.Tensor) -> torch.Tensor:
