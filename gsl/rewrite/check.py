@@ -173,6 +173,8 @@ class Checker:
             self._moves(replacement, min(places), max(places), covered)
             if self.last_change > min(places):
                 self._aliases(replacement, min(places))
+            if self.changed:
+                self._outlives(replacement)
         if self.written:
             self._written(replacement)
         if self.admits is not None:
@@ -216,6 +218,20 @@ class Checker:
                     raise Refusal(
                         f"%{node.name} may be changed in place later, by %{call.name}, so it matters whether "
                         f"%{old.name} shares its memory"
+                    )
+
+    def _outlives(self, replacement: Replacement) -> None:
+        """Refuse an output that would come to share the memory of an input or a weight that the graph changes: the next
+        run would change that output."""
+        for old, new in zip(replacement.old, replacement.new):
+            if new is old or not set(shown(old, self.outputs)):
+                continue
+            before = seen_through((old,))
+            for node in seen_through((new,)):
+                if node.op in LEAVES and node in self.changed and node not in before:
+                    raise Refusal(
+                        f"%{node.name} is changed in place by each run, so no output that is made of %{old.name} may "
+                        "come to share its memory"
                     )
 
     def _written(self, replacement: Replacement) -> None:

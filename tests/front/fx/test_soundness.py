@@ -71,6 +71,25 @@ def test_a_view_of_an_output_does_not_become_one_of_an_updated_buffer() -> None:
     assert agree(old, COPY(old))
 
 
+@pytest.mark.parametrize("load", ["exported", "traced"])
+def test_an_output_does_not_become_a_buffer_that_is_changed_in_place(load: str) -> None:
+    """The next run would change what the one before has returned."""
+
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        self.n.add_(x)
+        return self.n * 1.0, self.n.clone().reshape(3), (self.n / 1)[:2], torch.relu(torch.relu(x))
+
+    net, x = NetOfOne(forward, n=torch.zeros(3)), torch.ones(3)
+    old = Workload.from_torch(net, (x,)) if load == "exported" else Workload.from_fx(traced(net), (x,))
+    new = EVERY_RULE(old)
+    run = new.exported.module() if load == "exported" else new.mod
+    first = run(x)
+    run(x)
+    for found, wanted in zip(first, (x, x, x[:2], x), strict=True):
+        assert torch.equal(found, wanted)
+    assert "changed in place by each run" in str(new.trace)
+
+
 def test_buffers_that_are_exchanged_are_not_written_to_each_other() -> None:
     def forward(self: Any, x: torch.Tensor) -> Any:
         a, b = self.m + 0, self.n + 0
@@ -375,6 +394,20 @@ def test_several_threads_rewrite_the_same_workload() -> None:
         sys.setswitchinterval(interval)
     assert all(isinstance(result, Workload) for result in results), results
     assert agree(old, results[-1])
+
+
+@pytest.mark.parametrize("dim", [None, 1, (0, 1)])
+def test_an_axis_of_a_symbolic_size_goes_where_it_is_1_at_run_time(dim: Any) -> None:
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        return (x.squeeze() if dim is None else x.squeeze(dim)) * 1.0
+
+    columns = torch.export.Dim("columns", min=1, max=8)
+    example = torch.randn(1, 3)
+    old = Workload.from_exported(torch.export.export(NetOfOne(forward), (example,), dynamic_shapes=({1: columns},)))
+    new = EVERY_RULE(old)
+    for size in (1, 2):
+        x = torch.randn(1, size)
+        torch.testing.assert_close(new.exported.module()(x), old.exported.module()(x))
 
 
 def test_a_size_is_computed_of_a_multiple_of_it() -> None:

@@ -10,7 +10,17 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, axis, dims, integer, integers, is_dim, number, unread_unless
+from gsl.front.fx.spellings.bind import (
+    BoundCall,
+    axis,
+    dims,
+    integer,
+    integers,
+    is_dim,
+    is_int,
+    number,
+    unread_unless,
+)
 from gsl.front.fx.spellings.table import (
     FxLift,
     FxLower,
@@ -76,9 +86,13 @@ def _unflatten(c: BoundCall) -> Canon:
 
 
 def _squeeze(c: BoundCall) -> Canon:
+    """Where it is known which axes go: torch drops one of a symbolic size at run time, if that is 1 then."""
     axes = None if c.dim is None else integers(c.dim)
     found = c.tensor_type(c.input)
-    unread_unless(axes is None or found is None or found.ndim > 0)
+    if found is not None:
+        unread_unless(axes is None or found.ndim > 0)
+        dropped = found.shape if axes is None else [found.shape[each] for each in axes]
+        unread_unless(all(is_int(size) for size in dropped))
     return Canon("squeeze", (tensor(c, c.input),), {"axis": axes})
 
 
