@@ -654,3 +654,29 @@ def test_structured_inputs_are_taken_as_they_are() -> None:
     assert wl.compare(wl).check()
     with pytest.raises(WorkloadError, match=r"\['b'\] of an argument is not the input 'flags_a'; give the inputs by"):
         wl(args[0], {"b": X, "a": X})
+
+
+Fields = collections.namedtuple("Fields", ["a", "b"])
+
+
+@dataclasses.dataclass
+class Data:
+    a: Any
+    b: Any
+
+
+torch.export.register_dataclass(Data)
+
+
+@pytest.mark.parametrize("load", ["exported", "traced"])
+@pytest.mark.parametrize("given", [Fields(X, {"c": X + 1}), Data(X, {"c": X + 1})], ids=["namedtuple", "dataclass"])
+def test_named_tuples_and_dataclasses_are_inputs(given: Any, load: str) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, data: Any, y: Any) -> Any:
+            return data.a + data.b["c"] * y
+
+    net, args = Net(), (given, X)
+    is_exported = load == "exported"
+    wl = Workload.from_torch(net, args) if is_exported else Workload.from_fx(torch.fx.symbolic_trace(net), args)
+    assert torch.equal(wl(*args), X + (X + 1) * X)
+    assert wl.compare(wl, args).check()

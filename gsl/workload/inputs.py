@@ -138,8 +138,7 @@ def bind(
     a value that does not have the type, or a symbolic size outside of its range.
     """
     names = list(types)
-    if any(isinstance(value, (tuple, list, dict)) for value in args):
-        args = _leaves(who, names, args)
+    args = _leaves(who, names, args)
     if len(args) > len(names):
         raise WorkloadError(
             f"{who} takes {len(names)} input{'s' * (len(names) != 1)} ({_signature(types)}), but {len(args)} were given"
@@ -243,14 +242,19 @@ def _cast(value: Any, given: Any, type: Type | None) -> Any:
     return value.to(dtype) if value.dtype.is_floating_point and dtype.is_floating_point else value
 
 
-def _leaves(who: str, names: Sequence[str], args: Sequence[Any]) -> list[Any]:
-    """The leaves of structured arguments. The order of a mapping's keys may not be that of the inputs, so the names
-    of the inputs have to end with the keys, as ``torch.export`` makes them (``flags_a`` for ``flags["a"]``)."""
+def _leaves(who: str, names: Sequence[str], args: Sequence[Any]) -> Sequence[Any]:
+    """The leaves of structured arguments; the arguments themselves, where these are the inputs of a traced module. The
+    order of a mapping's keys may not be that of the inputs, so the names of the inputs have to end with the keys, as
+    ``torch.export`` makes them (``flags_a`` for ``flags["a"]``)."""
     import torch.utils._pytree as pytree
 
+    if all(map(pytree.tree_is_leaf, args)):
+        return args
     leaves = pytree.tree_flatten_with_path(tuple(args))[0]
+    if len(leaves) > len(names) >= len(args):
+        return args
     for name, (path, _) in zip(names, leaves):
-        keys = [str(getattr(entry, "key", getattr(entry, "idx", ""))) for entry in path]
+        keys = [str(next(getattr(entry, of) for of in ("key", "idx", "name") if hasattr(entry, of))) for entry in path]
         if any(isinstance(entry, pytree.MappingKey) for entry in path) and not name.endswith("_".join(["", *keys[1:]])):
             raise WorkloadError(
                 f"{who}: {pytree.keystr(path[1:])} of an argument is not the input {name!r}; give the inputs by name: "
