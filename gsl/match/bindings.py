@@ -9,7 +9,8 @@ from gsl.attr.ast import Symbol
 from gsl.attr.evaluate import Evaluator
 from gsl.errors import EvaluationError
 from gsl.graph import CONST, Node
-from gsl.pat import Alt, Instance, Pattern, Repeat, Seq, Variadic, has_head
+from gsl.pat import Alt, Instance, Leaf, Pattern, Repeat, Seq, Variadic, has_head
+from gsl.pat.typed import TENSOR
 from gsl.spec.natives import defaults
 
 AttrPath = tuple[Any, ...]
@@ -144,7 +145,7 @@ class MatchScope:
     def attribute(self, pattern: Pattern, name: str, symbols: dict[Symbol, Any]) -> Any:
         if name == "length" and isinstance(pattern, (Variadic, Repeat)):
             return self.bindings.count(pattern, self.path)
-        return read(self.bindings.node(pattern, self.path, symbols), name)
+        return reader(pattern, name)(self.bindings.node(pattern, self.path, symbols), name)
 
     def alternative(self, pattern: Pattern, symbols: dict[Symbol, Any]) -> int:
         key = self.bindings.key(pattern, self.path)
@@ -153,19 +154,30 @@ class MatchScope:
         return self.bindings.chosen[key]
 
 
+def reader(pattern: Pattern, name: str) -> Callable[[Node, str], Any]:
+    """The function that reads an attribute of a pattern's node: of a leaf it reads the type, also where the node is a
+    call with an attribute of that name, as a native one with ``dtype=torch.float32`` or ``shape=(-1, 4)``."""
+    return read_type if name in TENSOR and isinstance(pattern, Leaf) else read
+
+
 def read(node: Node, name: str) -> Any:
     """The attribute of a node; EvaluationError if it has none, or if its type is not known."""
     if name in node.attrs:
         value = node.attrs[name]
         return number_of(value) if node.op == CONST and name == "value" else value
-    if name in ("shape", "dtype", "ndim"):
-        value = getattr(node, name)
-        if value is None:
-            raise EvaluationError(f"the type of {node.name or node!r} is not known")
-        return value
+    if name in TENSOR:
+        return read_type(node, name)
     if name in (known := defaults(node.op)):
         return known[name]
     raise EvaluationError(f"{node!r} has no attribute {name!r}")
+
+
+def read_type(node: Node, name: str) -> Any:
+    """The shape, dtype or number of axes of a node; EvaluationError if its type is not known."""
+    value = getattr(node, name)
+    if value is None:
+        raise EvaluationError(f"the type of {node.name or node!r} is not known")
+    return value
 
 
 def number_of(value: Any) -> Any:

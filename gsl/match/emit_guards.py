@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from gsl.attr.evaluate import NO_VALUE, Names, NotCompiled, source
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op
-from gsl.match.bindings import AttrPath, read
+from gsl.match.bindings import AttrPath, reader
 from gsl.match.engine import SKIPPED, MatchSearch, UseLists
 from gsl.match.guard import Distinct, Equal, Guard, LiteralValue, OneUser, Output, UsedOutside
 from gsl.match.instances import Layout, Layouts
@@ -229,7 +229,7 @@ def _expression(emitter: Emitter, guard: Guard, path: AttrPath) -> None:
         if isinstance(pattern, Instance):
             raise NotCompiled
         var = bindings.get(pattern, path)
-        return f"{of(_unbound)}({of(pattern)})" if var is None else f"{of(read)}({var}, {name!r})"
+        return f"{of(_unbound)}({of(pattern)})" if var is None else f"{of(reader(pattern, name))}({var}, {name!r})"
 
     def choice(alternative: Any) -> int | None:
         return bindings.chosen.get(bindings.key(alternative, path))

@@ -18,7 +18,7 @@ from gsl.errors import EvaluationError, PatternError, PatternTypeError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin
 from gsl.graph.subgraph import Subgraph, call_type, outlined
 from gsl.match import Match, Plan
-from gsl.match.bindings import MatchScope, read
+from gsl.match.bindings import MatchScope, reader
 from gsl.pat import (
     And,
     Call,
@@ -337,7 +337,7 @@ class _TargetScope(MatchScope):
     def attribute(self, pattern: Pattern, name: str, symbols: Symbols) -> Any:
         if isinstance(pattern, (Variadic, Repeat)) and name == "length":
             return super().attribute(pattern, name, symbols)
-        return read(self.builder.node(pattern, symbols), name)
+        return reader(pattern, name)(self.builder.node(pattern, symbols), name)
 
     def alternative(self, pattern: Pattern, symbols: Symbols) -> int:
         return super().alternative(pattern, {})

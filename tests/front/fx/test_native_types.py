@@ -159,3 +159,42 @@ def test_the_fake_of_a_weight_is_as_torch_makes_it(weight: torch.Tensor) -> None
     assert found.stride() == expected.stride()
     assert found.storage_offset() == expected.storage_offset()
     assert found.fake_mode is mode
+
+
+# ---------------------------------------------------------------- attributes of the name of a part of a type
+
+
+def grid(x: torch.Tensor, *, shape: tuple[int, ...]) -> torch.Tensor:
+    return x.reshape(shape)
+
+
+torch.fx.wrap("grid")
+
+
+def test_a_leaf_has_the_dtype_of_a_native_call_that_takes_one() -> None:
+    class Net(nn.Module):
+        def forward(self, y: torch.Tensor) -> torch.Tensor:
+            return torch.rand_like(y, dtype=torch.float64) * 2.0
+
+    z = pat.Wildcard()
+    rule = Subst(z * 2.0, z + op.Full(1.0, shape=z.shape, dtype=z.dtype), where=z.dtype == "float64", name="dtype")
+    for old in (
+        Workload.from_torch(Net(), (torch.ones(3),)),
+        Workload.from_fx(torch.fx.symbolic_trace(Net()), (torch.ones(3),)),
+    ):
+        new = rule(old)
+        assert new.op_counts()["add"] == 1
+        assert [node.dtype for node in new.graph.outputs] == ["float64"]
+
+
+def test_a_leaf_has_the_shape_of_a_native_call_that_takes_one() -> None:
+    class Net(nn.Module):
+        def forward(self, y: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+            return grid(y, shape=(-1, 4)) - grid(z, shape=(-1, 4))
+
+    old = Workload.from_fx(torch.fx.symbolic_trace(Net()), (torch.ones(8), torch.ones(4)))
+    y, z = pat.Wildcard(), pat.Wildcard()
+    equal = Subst(y - z, y + op.Negative(z), where=y.shape == z.shape, name="equal shapes")
+    assert list(equal.match(old)) == []
+    rows = Subst(y - z, y + op.Negative(z), where=y.shape[0] == 2, name="two rows")
+    assert len(list(rows.match(old))) == 1

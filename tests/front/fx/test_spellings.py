@@ -466,6 +466,7 @@ SAME: dict[str, list[C]] = {
     ],
     "cat": [
         c(torch.cat, (x, y), 1), c(torch.cat, [x, y], dim=-1), c(torch.concat, (x, y), dim=1),
+        c(aten.concat.default, [x, y], 1), c(aten.concatenate.default, [x, y], 1),
         c(aten.cat.default, [x, y], 1),
     ],
     "stack": [c(torch.stack, (x, y)), c(torch.stack, [x, y], dim=0), c(aten.stack.default, [x, y])],

@@ -361,8 +361,9 @@ ROWS: Final = (
     FxRow(f"aten.numpy_T.default {words('t')}", "input", _t),
     FxRow("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
     FxRow(words("movedim moveaxis", "int intlist"), "input source destination", _movedim),
-    row("concatenate", "torch.cat torch.concat torch.concatenate aten.cat.default", "tensors dim=0",
-        read=_joined("concatenate"), write=_write_joined(torch.cat)),
+    row("concatenate", "torch.cat torch.concat torch.concatenate aten.cat.default aten.concat.default "
+        "aten.concatenate.default", "tensors dim=0", read=_joined("concatenate"),
+        write=_write_joined(torch.cat)),
     row("stack", "torch.stack aten.stack.default", "tensors dim=0", read=_joined("stack"),
         write=_write_joined(torch.stack)),
     row("split", "torch.split .split aten.split.Tensor aten.split.sizes", "input split_size dim=0", read=_split,
