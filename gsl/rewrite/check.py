@@ -94,6 +94,16 @@ def shown(
         yield from outputs.get(value, ())
 
 
+def becomes_written(
+    one: Node, other: Node, outputs: Mapping[Node, Sequence[int]], written: Mapping[Node, int | None]
+) -> bool:
+    """True if one node for both makes an output what is written to an input at the end: who runs it gets the input."""
+    ends = set(written.values())
+    places = [set(outputs.get(node, ())) for node in (one, other)]
+    is_written = [not ends.isdisjoint(each) for each in places]
+    return all(places) and is_written[0] != is_written[1]
+
+
 def changed(graph: Graph) -> dict[Node, int]:
     """The nodes whose memory may be changed, each with the place of the last call that may do so."""
     last: dict[Node, int] = {}
@@ -239,6 +249,10 @@ class Checker:
         for old, new in zip(replacement.old, replacement.new):
             if new is old:
                 continue
+            if becomes_written(old, new, self.outputs, self.written):
+                raise Refusal(
+                    f"one of %{old.name} and %{new.name} is written to an input at the end, and the other is returned"
+                )
             for node in seen_through((new,)):
                 if node in self.written and any(
                     place != self.written[node] or new is not node for place in shown(old, self.outputs)

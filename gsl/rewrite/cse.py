@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from gsl.graph import CONST, GETITEM, INPUT, LEAVES, PARAM, TUPLE, Effect, Graph, Node, UnreadWeight
 from gsl.graph.splice import Replacement, Splicer
-from gsl.rewrite.check import changed, may_be_view, may_be_view_in, shown
+from gsl.rewrite.check import becomes_written, changed, may_be_view, may_be_view_in, shown
 
 CROWD: Final = 16
 """The largest number of users of an operand among which an equal call is looked for."""
@@ -94,7 +94,9 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
 
 
 def _apart(splicer: Splicer, one: Node, other: Node) -> bool:
-    """True if outputs show both calls, and who gets these may change one of them in place."""
+    """True if outputs show both calls, and who gets these may change one of them in place, or the next run does."""
+    if becomes_written(one, other, splicer.outputs, splicer.graph.written):
+        return True
     if splicer.graph.shares is None:
         return False
     is_view = may_be_view_in(splicer.graph)

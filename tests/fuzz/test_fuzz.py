@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from gsl import RuleSet, Subst, op, pat
 from gsl.front.fx.program import GraphModuleProgram
@@ -14,9 +15,11 @@ from gsl.graph import Graph
 from gsl.graph.splice import Splicer
 from gsl.match import Start
 from gsl.rewrite import Trace, apply
+from gsl.rewrite.check import Checker
 from gsl.rulefile.reader import YamlReader
 from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
 from tests.fuzz.__main__ import main
+from tests.fuzz.programs import Program, workload
 from tests.fuzz.target import TARGETS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -137,3 +140,14 @@ def test_by_hand(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     monkeypatch.setattr(sys, "argv", ["tests.fuzz", "--seconds", "0.2", "--examples", "5", "views"])
     assert main() == 0
     assert "found nothing; next seed" in capsys.readouterr().out
+
+
+def test_a_second_run_shows_that_an_output_has_become_an_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oracle of the programs: ``a.add_(b)`` is returned twice negated, and then itself."""
+    program = Program([("add_", 1, 0, 0), ("negative", 0, 0, 0)], "one").eval()
+    twice = Subst(op.Negative(op.Negative(X)), X, name="negative twice")
+    old = workload(program, "traced")
+    for check, agrees in ((Checker._outlives, True), (lambda self, replacement: None, False)):
+        monkeypatch.setattr(Checker, "_outlives", check)
+        pairs = zip(on_programs.run_twice(old, "traced"), on_programs.run_twice(twice(old), "traced"), strict=True)
+        assert all(torch.equal(before, after) for before, after in pairs) == agrees

@@ -90,6 +90,21 @@ def test_an_output_does_not_become_a_buffer_that_is_changed_in_place(load: str) 
     assert "changed in place by each run" in str(new.trace)
 
 
+def test_an_output_does_not_become_what_is_written_to_a_buffer() -> None:
+    """Torch returns the buffer itself where one node is both, and the next run would change that."""
+
+    def forward(self: Any, x: torch.Tensor) -> Any:
+        total = self.n + x
+        self.n.add_(x)
+        return total, self.n * 1.0
+
+    old = functional(NetOfOne(forward, n=torch.zeros(3)), torch.ones(3))
+    run = EVERY_RULE(old).exported.module()
+    first = run(torch.ones(3))
+    run(torch.ones(3))
+    assert all(torch.equal(found, torch.ones(3)) for found in first)
+
+
 def test_buffers_that_are_exchanged_are_not_written_to_each_other() -> None:
     def forward(self: Any, x: torch.Tensor) -> Any:
         a, b = self.m + 0, self.n + 0
