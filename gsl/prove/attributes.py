@@ -8,7 +8,7 @@ from typing import Any
 
 from gsl.graph.types import TensorType, TupleType, Type
 from gsl.prove.meanings.layout import newshape
-from gsl.prove.poly import Impossible, Poly, Unproved, Whole, number, product
+from gsl.prove.poly import Poly, Unproved, Whole, number, product
 from gsl.prove.tensor import Calculation, DType, Family, Real, Tensor
 from gsl.prove.terms import Element, alone
 from gsl.spec import REQUIRED, OpSpec
@@ -66,10 +66,13 @@ def _canonical(
         return newshape(calc, operands[0], value)
     if spec.name == "split" and name != "axis" and isinstance(value, (int, Whole)):
         return _sections(calc, operands[0], value, given_axis)
-    if spec.name == "squeeze":
-        if value is None or not all(calc.whole(operands[0].shape[axis]) == 1 for axis in _axes(value)):
-            raise Unproved("a squeeze of axes that may be of another size than 1")
-        return tuple(axis % operands[0].ndim for axis in _axes(value))
+    if spec.name == "squeeze" and value is None:
+        raise Unproved("a squeeze of all axes of size 1")
+    if spec.name == "squeeze" and not is_open(value):
+        ndim = operands[0].ndim
+        if not all(-ndim <= axis < ndim and calc.whole(operands[0].shape[axis]) == 1 for axis in _axes(value)):
+            calc.refuse("a squeeze of axes that may be of another size than 1")
+        return tuple(axis % ndim for axis in _axes(value))
     if is_open(value):
         if name == "padding" and isinstance(value, tuple) and len(value) == len(spec.attrs["padding"].default) // 2:
             return value * 2
@@ -77,18 +80,15 @@ def _canonical(
     try:
         return spec.normalise(name, value, types)
     except ValueError as error:
-        raise Unproved(str(error)) from None
+        calc.refuse(str(error))
 
 
 def demanded(
     calc: Calculation, spec: OpSpec, name: str, value: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any]
 ) -> Any:
-    """An attribute that a source demands, in canonical form, beside others. Impossible if it has none."""
+    """An attribute that a source demands, in canonical form, beside others. Impossible if there is no such call."""
     types = tuple(type_of(calc, operand) for operand in operands)
-    try:
-        return _canonical(calc, spec, name, value, operands, types, attrs.get("axis", 0))
-    except Unproved as error:
-        raise Impossible(str(error)) from None
+    return _canonical(calc, spec, name, value, operands, types, attrs.get("axis", 0))
 
 
 def _sections(calc: Calculation, x: Tensor, count: int | Whole, axis: Any) -> tuple[Any, ...] | Family:

@@ -292,12 +292,14 @@ class SourceSide:
                 raise Impossible("another length")
             for one, other in zip(left, right):
                 self.equate(one, other)
+        elif isinstance(left, Real) or isinstance(right, Real):
+            return  # what is said of numbers is not used
         elif isinstance(left, Whole) or isinstance(right, Whole):
             rest = difference(left, right)
             if rest is None:
                 raise Impossible("other kinds of values")
             self.path.assume(("==", rest))
-        elif not isinstance(left, Real) and not isinstance(right, Real) and not same(left, right):
+        elif not same(left, right):
             raise Impossible("other values")
 
     def _demands(self, pattern: Pattern) -> None:
@@ -322,7 +324,9 @@ class SourceSide:
         match condition:
             case Function("In", (Attribute(_, "dtype"), Literal())) if not self.casts:
                 return  # real numbers have no dtype
-            case Binary(">" | ">=" | "!=" as relation, Attribute(pattern, "value"), Literal(0)):
+            case Binary(">" | ">=" | "!=" as relation, Attribute(pattern, "value"), Literal(0)) if (
+                pattern in self.bindings.nodes
+            ):
                 domain = {">": "positive", ">=": "nonnegative", "!=": "nonzero"}[relation]
                 self.path.domains.setdefault(self.bindings.nodes[pattern].name, Domain.of(domain))
                 return

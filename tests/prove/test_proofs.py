@@ -75,8 +75,21 @@ def defined(function: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern]) -> Su
     return Subst(source, source + function(x, y) * 0.0, name="undefined", where=x.shape == y.shape)
 
 
+def one_case_right(other: pat.Pattern, **options: Any) -> Subst:
+    """A rule that is right for one of the alternatives, and wrong for the other one."""
+    either = pat.Alt(op.ReLU(pat.Wildcard()), other)
+    return Subst(op.Abs(either), either, name="right in one case", **options)
+
+
+def by_a_size() -> Subst:
+    x, c = pat.Wildcard(ndim=2), pat.Const(ndim=0)
+    return one_case_right(op.Sum(x, axis=(0,)) * c, where=c.value == x.shape[1])
+
+
 @pytest.mark.parametrize("rule", [
-    relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
+    one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
+    one_case_right(op.Split(v := pat.Wildcard(ndim=2), indices_or_sections=v.shape[0] - 1, axis=0)[0]),
+    by_a_size(), relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
     cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
     cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),
     chosen_by(lambda c: 2.0), chosen_by(lambda c: c.value),
@@ -90,6 +103,19 @@ def defined(function: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern]) -> Su
 ], ids=lambda rule: rule.name)  # fmt: skip
 def test_further_wrong_rules_are_not_proved(rule: Subst) -> None:
     assert isinstance(prove(rule), NoProof)
+
+
+def test_a_squeeze_of_an_axis_that_few_ranks_have_is_proved() -> None:
+    x = pat.Wildcard()
+    found = prove(Subst(op.Squeeze(op.Negative(x), axis=(1,)), op.Negative(op.Squeeze(x, axis=(1,)))))
+    assert isinstance(found, Proof), str(found)
+
+
+def test_a_condition_on_an_alternative_that_is_not_matched_is_not_used() -> None:
+    c = pat.Const()
+    rule = one_case_right(op.Abs(pat.Wildcard()) * c, where=c.value > 0)
+    assert isinstance(prove(rule), Proof)
+    assert isinstance(prove(one_case_right(op.Abs(pat.Wildcard()) * c)), NoProof)
 
 
 def parts(axis: int, cut: int, field: int) -> Subst:

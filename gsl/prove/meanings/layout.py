@@ -177,7 +177,7 @@ def newshape(calc: Calculation, x: Tensor, value: Any) -> tuple[Any, ...]:
             shape += source
             source = []
         elif not source or (code == -3 and len(source) < 2):
-            raise Unproved("a reshape of a tensor of too few axes")
+            calc.refuse("a reshape of a tensor of too few axes")
         elif code == 0:
             shape.append(source.pop(0))
         elif code == -3:
@@ -185,7 +185,7 @@ def newshape(calc: Calculation, x: Tensor, value: Any) -> tuple[Any, ...]:
         else:
             whole, left, right = source.pop(0), codes.pop(0), codes.pop(0)
             if left == -1 and right == -1:
-                raise Unproved("a reshape with two open sizes")
+                calc.refuse("a reshape with two open sizes")
             known = number(right if left == -1 else left)
             other = calc.path.quotient(whole, known)
             calc.same(other * known, whole, "a reshape")
@@ -194,7 +194,7 @@ def newshape(calc: Calculation, x: Tensor, value: Any) -> tuple[Any, ...]:
         place = shape.index(None)
         rest = product(size for size in shape if size is not None)
         if shape.count(None) > 1:
-            raise Unproved("a reshape with two open sizes")
+            calc.refuse("a reshape with two open sizes")
         shape[place] = calc.path.quotient(product(x.shape), rest)
     return tuple(calc.whole(size) for size in shape if size is not None)
 
