@@ -192,13 +192,23 @@ def explain(
     found = _search(rule, graph, plan.start(anchor), nodes[anchor])
     if found.admitted and (reason := why_kept()):
         found.refuse_admitted(rule, reason)
-    misses = [] if found.matches else sorted(found.misses, key=lambda pair: -pair[0].bound)[:nearest]
+    misses = [] if found.matches else _nearest(found.misses, nearest)
     attempt = found.whole or (misses[0][1] if misses else Attempt({}))
     told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
         "" if found.matches else hint, rule, attempt,
     )  # fmt: skip
+
+
+def _nearest(misses: Iterable[tuple[Miss, Attempt]], count: int) -> list[tuple[Miss, Attempt]]:
+    """The attempts that came furthest, of those that ended in the same way the first one."""
+    told: dict[object, tuple[Miss, Attempt]] = {}
+    for miss, attempt in sorted(misses, key=lambda pair: -pair[0].bound):
+        if len(told) == count:
+            break
+        told.setdefault((miss.pattern, miss.node, miss.reason), (miss, attempt))
+    return list(told.values())
 
 
 def _label(pattern: Pattern) -> str:
@@ -261,8 +271,9 @@ def _written(absent: Sequence[str], graph: Graph) -> str:
 class _Found:
     """The results of a search for matches."""
 
-    admitted: list[Match] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
+    admitted: dict[tuple[Node, ...], Match] = field(default_factory=dict)
+    """The first match of each of the outputs: a pass rewrites one of those that differ in the order of operands."""
+    refused: dict[Refused, None] = field(default_factory=dict)
     misses: list[tuple[Miss, Attempt]] = field(default_factory=list)
     """The best attempt from each node without a match, and the miss that ended it."""
     whole: Attempt | None = None
@@ -277,18 +288,18 @@ class _Found:
         """Note a match that is not refused."""
         if not self.admitted:
             self.whole = Attempt(match.bindings.nodes)
-        self.admitted.append(match)
+        self.admitted.setdefault(tuple(match.outputs), match)
 
     def refuse(self, rule: Subst, match: Match, reason: object) -> None:
         """Note a match that is refused."""
-        self.refused.append(Refused.of(rule.name, match, reason))
+        self.refused[Refused.of(rule.name, match, reason)] = None
         if self.whole is None:
             self.whole = Attempt(match.bindings.nodes, failed=match.outputs, reason=f"refused: {reason}")
 
     def refuse_admitted(self, rule: Subst, reason: str) -> None:
         """Let the matches that were not refused be so, for one reason."""
-        admitted, self.admitted, self.whole = self.admitted, [], None
-        for match in admitted:
+        admitted, self.admitted, self.whole = self.admitted, {}, None
+        for match in admitted.values():
             self.refuse(rule, match, reason)
 
 

@@ -255,6 +255,7 @@ class RulePass:
                     queue.append((best, next(order), rule, find, node))
         heapq.heapify(queue)
         seen: set[tuple[Subst, object]] = set()
+        told: dict[Refused, None] = {}
         while queue:
             key, number, rule, find, node = heapq.heappop(queue)
             if not self._is_free(rule, node):
@@ -269,8 +270,9 @@ class RulePass:
                 refused = self._try(rule, match, node)
                 if refused is None:
                     continue
-                self.trace.refused.append(refused)
+                told[refused] = None
             heapq.heappush(queue, (now, number, rule, find, node))
+        self.trace.refused += told
 
     def _matches(self, find: Find, node: Node) -> Iterable[Match]:
         self.tried += 1

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, attr, is_op, op, pat
+from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Effect, Graph
 from tests.helpers.graphs import Builder, graph
@@ -199,6 +199,32 @@ def test_a_match_behind_many_that_are_refused() -> None:
     assert explanation
     assert len(explanation.refused) == explanation.matches - 1 == 1_099
     assert "… and 99 more refused matches" in str(explanation)
+
+
+def two_sums(b: Builder) -> list[Any]:
+    a, c = b.input("a", 2, 3), b.input("c", 2, 3)
+    return [b.call("add", a, c), b.call("add", b.call("exp", a), c)]
+
+
+def test_the_two_orders_of_operands_are_one_match() -> None:
+    """As a pass takes them: one is rewritten, or refused."""
+    flat = Subst(x + y, op.Reshape(x + y, newshape=(6,)), name="flat")
+    found = flat.explain(graph(two_sums))
+    assert [refused.at for refused in found.refused] == [("add",), ("add_1",)]
+    assert str(found).splitlines()[0].endswith("2 matches, each of them refused")
+    assert Subst(x + y, x - y).explain(graph(two_sums)).matches == 2
+    for strategy in ("first", "largest"):
+        _, trace = RuleSet([flat], strategy=strategy).apply(graph(two_sums), iterative=True)
+        assert [refused.at for refused in trace.refused] == [("add",), ("add_1",)]
+
+
+def test_attempts_that_end_in_the_same_way_are_told_once() -> None:
+    def make(b: Builder) -> list[Any]:
+        data, other = b.input("x", 4), b.input("y", 4)
+        return [b.call("tanh", data), b.call("tanh", data), b.call("tanh", other)]
+
+    found = Subst(op.Tanh(op.Exp(x)), x).explain(graph(make))
+    assert [miss.node and miss.node.name for miss in found.nearest] == ["x", "y"]
 
 
 def test_of_very_many_matches_some_are_counted() -> None:
