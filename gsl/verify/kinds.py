@@ -39,6 +39,9 @@ PREDICATES: Final = frozenset((
 ))  # fmt: skip
 """The result is a bool whatever the operands are."""
 
+EQUALITIES: Final = ("equal", "not_equal")
+"""Comparisons that tell what is not a number where both operands are one tensor."""
+
 NATIVE: Final = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift"))
 """Operators that take no floats. All models compute integers and booleans as torch does."""
 

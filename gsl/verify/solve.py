@@ -20,6 +20,7 @@ from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.demands import Demands
 from gsl.verify.draft import ANY, Goal, NodeDraft, known_of, meet, type_of_call
+from gsl.verify.kinds import EQUALITIES
 from gsl.verify.skeleton import Skeleton
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -321,9 +322,13 @@ class Solver:
         """Let a leaf be the same node as an earlier one of its type."""
         for other in self.skeleton.drafts:
             alike = other.solved and other.op == draft.op and other.type == draft.type and other.op != CONST
-            if alike and other.same_as is None and self._may_coincide(other):
+            if alike and other.same_as is None and self._may_coincide(other) and not self._equated(draft, other):
                 draft.same_as = other
                 return
+
+    def _equated(self, *leaves: NodeDraft) -> bool:
+        """True if a call asks whether two leaves are equal: of one tensor, that would ask whether it is a number."""
+        return any(each.op in EQUALITIES and set(each.operands) == set(leaves) for each in self.skeleton.drafts)
 
     def _getitem(self, draft: NodeDraft, goal: Goal) -> None:
         whole = draft.operand(0)

@@ -29,6 +29,9 @@ NEARLY = 0.75
 """An equation of attributes of calls of one operator, which is what rules lack most often, goes before conditions that
 hold on more passing instances if it holds on at least this share of the most: the instances are a sample. So do single
 conditions before equations of numbers, and before two of which one has to hold."""
+FEW = 0.5
+"""Where no single condition holds on so large a share of the passing instances, two that only together exclude all that
+fails are tried, too."""
 LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
 MOST_NUMBERS, MOST_OF_THREE = 24, 10
@@ -69,8 +72,8 @@ def suggestions(
     numbers = _telling(equations, bad, good)
     others = [*_either([*telling, *numbers]), *((sum(g), c) for c, g in numbers)]
     found += [(count, condition) for count, condition in others if NEARLY * count >= most]
-    if not found:
-        found = list(_pairs([*conditions, *equations], bad, good))
+    if most < FEW * len(good):
+        found += _pairs([*conditions, *equations], bad, good)
         most = max([count for count, _ in found], default=0)
     found.sort(key=lambda item: (item[1].cost > 1 or item[0] < NEARLY * most, -item[0], item[1].cost))
     told = legend(rule, names)

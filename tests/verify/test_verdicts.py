@@ -177,7 +177,29 @@ def groups(*, times: int, ndim: int | None = None) -> Any:
     return attention, attention.like(queries, *few, enable_gqa=True), *fits
 
 
+free, bits = pat.Wildcard(), pat.Wildcard()
+total, more = (op.Sum(each, axis=(0,), keepdims=False, exclude=False) for each in (free, bits))
+shifted = op.Softmax(p, axis=-1)
+infinite = op.Full(float("-inf"), shape=(1,), dtype="float32")
+
+
+def without_rows(hidden: Any) -> Any:
+    """Softmax with 0 in place of a row that is hidden."""
+    return op.Where(hidden, 0.0, shifted)
+
+
 WRONG_IN_FEW_CASES = {
+    "a difference of infinite numbers": (op.Where(op.IsNan(p - q), 0.0, p - q), p - q),
+    "elements compared with themselves": (op.Where(op.NotEqual(p, p), 0.0, p), p),
+    "an exponential that overflows": (op.Where(op.IsInf(op.Exp(p)), 0.0, op.Exp(p)), op.Exp(p)),
+    "rows of minus infinity": (without_rows(op.All(op.Equal(p, float("-inf")), axis=(-1,), keepdims=True)), shifted),
+    "rows of a filled tensor": (without_rows(op.Equal(op.Max(p, axis=(-1,), keepdims=True), infinite)), shifted),
+    "numbers below a small one": (op.Where(op.Less(op.Abs(p), 1e-6), 0.0, p), p),
+    "one number": (op.Where(op.Equal(p, 0.3), 0.0, p), p),
+    "numbers beyond a large one": (op.Where(op.Less(p, 3.4e38), p, 0.0), p),
+    "sums of bools": (total + more, op.Sum(free + bits, axis=(0,), keepdims=False, exclude=False),
+                      free.shape == bits.shape, free.dtype == bits.dtype),
+    "bytes that wrap": (op.Less(a + 1, b + 1), op.Less(a, b)),
     "heads of keys and values behind each other": groups(times=1, ndim=4),
     "rows of heads behind each other": (repeated, op.Tile(image, reps=attr.Tuple(1, many.shape[2], 1, 1)), *of_heads),
     "int64 by way of int32": (cast(n, "int32", "int64"), n),
@@ -201,6 +223,11 @@ WRONG_IN_FEW_CASES = {
                                     strided.kernel_size[0] == 1),
 }  # fmt: skip
 RIGHT_IN_ALL = {
+    "infinite numbers on both sides": (op.Where(op.IsNan(p - q), 0.0, p - q), op.Where(op.IsNan(q - p), 0.0, p - q)),
+    "an infinite bound": (op.Maximum(p, float("-inf")), p),
+    "sums of floats": (total + more, op.Sum(free + bits, axis=(0,), keepdims=False, exclude=False),
+                       free.shape == bits.shape, attr.In(free.dtype, ("float32", "float64")), free.dtype == bits.dtype),
+    "bytes that are equal": (op.Equal(a + 1, b + 1), op.Equal(a, b)),
     "each head of keys and values several times": groups(times=2, ndim=4),
     "each head of keys and values of any rank several times": groups(times=2),
     "each head several times": (repeated, op.Repeat(image, repeats=many.shape[2], axis=1), *of_heads),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,9 +11,11 @@ import numpy as np
 import torch
 
 from gsl.graph import GETITEM, TUPLE, TensorType
+from gsl.spec.math import COMPARISONS
 from gsl.spec.normalise import is_number
-from gsl.verify.kinds import MOVES, ORDER
+from gsl.verify.kinds import EQUALITIES, MOVES, ORDER
 from gsl.verify.models.program import PRECISION, StraightLineProgram, StraightLineStep, is_floating
+from gsl.walk import reached
 
 Rng = np.random.Generator
 Shape = Any
@@ -75,6 +77,10 @@ _INDICES: Final = ("take", "gather", "scatter")
 _SHIFTS: Final = ("left_shift", "right_shift")
 _FINITE: Final = ("isfinite", "isinf", "isnan")
 _NOT_FINITE: Final = np.array([np.inf, -np.inf, np.nan])
+_FILLS: Final = {"full": 0, "full_like": 1, "cast": 0}
+"""The operand of which all elements of the result are."""
+_AROUND: Final = (1.0, 2.0, 0.5, 1.0 + 2.0**-6, 1.0 - 2.0**-6)
+"""The multiples, of both signs, that are drawn of a number with which elements are compared."""
 _DIVISIONS: Final = ("floor_divide", "floor_mod", "mod", "divide")
 
 
@@ -105,15 +111,39 @@ def _ends(program: StraightLineProgram) -> set[int]:
     return {times * end for end in wholes for times in (1, 2)} | rounded
 
 
-def _thresholds(program: StraightLineProgram) -> Iterator[int]:
-    """The whole numbers next to those with which a program compares elements, beyond the small ones."""
+def _thresholds(program: StraightLineProgram) -> Iterator[float]:
+    """The numbers other than 0 with which a program compares elements."""
     for step in program.steps:
         if step.op in ORDER:
             bounds = map(step.attrs.get, ("a_min", "a_max"))
             found: list[Any] = [*map(program.literals.get, step.operands), *bounds]
-            for value in found:
-                if is_number(value) and float(value).is_integer() and abs(value) > _SMALL_WHOLE:
-                    yield from range(int(value) - 1, int(value) + 2)
+            yield from (float(value) for value in found if is_number(value) and value and math.isfinite(value))
+
+
+def _whole_near(thresholds: Iterable[float]) -> set[int]:
+    """The whole numbers next to those among thresholds, beyond the small ones."""
+    whole = [int(value) for value in thresholds if value.is_integer() and abs(value) > _SMALL_WHOLE]
+    return {near for value in whole for near in range(value - 1, value + 2)}
+
+
+def _asked(program: StraightLineProgram) -> set[str]:
+    """The leaves of which a program asks whether they, or what is made of them, are finite: by an operator, by a
+    comparison with an infinite number, or by one of elements with themselves."""
+    makers = {step.result: step for step in program.steps}
+
+    def asks(step: StraightLineStep) -> bool:
+        itself = step.op in EQUALITIES and len(set(step.operands)) == 1
+        return step.op in _FINITE or itself or (step.op in COMPARISONS and any(map(is_infinite, step.operands)))
+
+    def is_infinite(slot: int) -> bool:
+        while slot in makers and (makers[slot].op in MOVES or makers[slot].op in _FILLS):
+            slot = makers[slot].operands[_FILLS.get(makers[slot].op, 0)]
+        value = program.literals.get(slot)
+        return value is not None and bool(np.isinf(np.asarray(value)).all())
+
+    asked = [slot for step in program.steps if asks(step) for slot in step.operands]
+    below = set(reached(asked, lambda slot: makers[slot].operands if slot in makers else ()))
+    return {name for name, (slot, _) in program.leaves.items() if slot in below}
 
 
 class DrawnLeaves:
@@ -129,12 +159,15 @@ class DrawnLeaves:
         self._counted: set[str] = set()
         """The leaves of indices of which none is from the end."""
         self._divisors: set[str] = set()
-        self._asked: set[str] = set()
-        """The leaves of which the source asks whether they are finite."""
+        self._asked = _asked(before)
+        """The leaves of which the source asks whether what is made of them is finite."""
         self._ends = sorted(_ends(before) | _ends(after))
         """Whole numbers that some dtype does not have, where casts of integers take part."""
-        self._near = sorted({*_thresholds(before), *_thresholds(after)})
+        thresholds = {*_thresholds(before), *_thresholds(after)}
+        self._near = sorted(_whole_near(thresholds))
         """Whole numbers on both sides of those that elements are compared with."""
+        self._around = sorted({times * value for value in thresholds for more in _AROUND for times in (more, -more)})
+        """Those numbers, and others around them."""
         self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
         """True if a cast rounds: then the numbers that the dtype of a leaf has matter."""
         for program in (before, after):
@@ -161,8 +194,6 @@ class DrawnLeaves:
         elif step.op in _SHIFTS:
             self._below.update(dict.fromkeys(origins(step.operands[1]), 4))
             self._counted.update(origins(step.operands[1]))
-        elif step.op in _FINITE:
-            self._asked.update(origins(step.operands[0]))
         elif step.op in _DIVISIONS:
             self._divisors.update(origins(step.operands[1]))
 
@@ -187,7 +218,11 @@ class DrawnLeaves:
         if self._rounds and kind is _special:
             shape: Any = type.shape
             values = values - rng.choice(_STEPS, shape)
-        if name in self._asked and kind is _special:
+        if self._around and kind is _special:
+            largest = torch.finfo(getattr(torch, type.dtype)).max
+            around = [number for number in self._around if abs(number) <= largest] or [0.0]
+            values = np.where(rng.integers(2, size=np.shape(values)), values, rng.choice(around, np.shape(values)))
+        if name in self._asked and name not in self.wanted and kind is _special:
             others = rng.choice(_NOT_FINITE, np.shape(values))
             values = np.where(rng.integers(2, size=np.shape(values)), values, others)
         found = torch.from_numpy(np.asarray(values))
@@ -215,7 +250,8 @@ class DrawnLeaves:
 
     def whole(self, rng: Rng, name: str, type: TensorType, kind: DrawKind = _small) -> Any:
         """A value for a leaf of integers or booleans: small numbers; of the draws of wide ones those up to the ends of
-        dtypes, and of special ones those next to what they are compared with."""
+        dtypes that casts lead to or from, and all that 8 bits have; of special ones those next to what they are
+        compared with."""
         shape: Any = type.shape
         if type.dtype == "bool":
             return torch.from_numpy(np.asarray(rng.integers(0, 2, shape).astype(bool)))
@@ -230,6 +266,8 @@ class DrawnLeaves:
         if chosen and kind is _wide:
             reach = int(1.25 * min(2**31, *chosen))
             low, high = max(limits.min, -reach), min(limits.max, reach) + 1
+        elif kind is _wide and limits.bits == 8 and name not in self._below:
+            low, high = limits.min, limits.max + 1
         elif rng.integers(3) == 0:
             # Numbers that are indices of almost anything, should they be computed with before they are used.
             low, high = 0, min(high, 2)

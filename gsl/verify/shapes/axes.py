@@ -158,8 +158,9 @@ _REDUCTION = LetterRule(_reduced, lambda rank: [*sets_of_axes(rank), ()], "axis"
 RULES: dict[str, ShapeRule] = {
     **{name: _REDUCTION for name, spec in TABLE.items() if Trait.REDUCTION in spec.traits},
     **dict.fromkeys(("argmax", "argmin", "all", "any"), replace(_REDUCTION, keeps_dtype=False)),
-    **_NORMS, "nn.bias_add": LetterRule(_by_channel, _preferred(1), "axis"), "cumsum": _ALONG, "reverse": _OVER,
-    "strided_slice": strided_slice, "take": take, "gather": _INDEXED, "scatter": _INDEXED, "matrix_set_diag": set_diag,
-    "trilu": LetterRule(_same, ranks=(2, 3)),
+    **dict.fromkeys(("sum", "prod"), replace(_REDUCTION, widens=True)),
+    **_NORMS, "nn.bias_add": LetterRule(_by_channel, _preferred(1), "axis"), "cumsum": replace(_ALONG, widens=True),
+    "reverse": _OVER, "strided_slice": strided_slice, "take": take, "gather": _INDEXED, "scatter": _INDEXED,
+    "matrix_set_diag": set_diag, "trilu": LetterRule(_same, ranks=(2, 3)),
 }  # fmt: skip
 FLOAT_ONLY = frozenset(("mean", "variance", "std", "logsumexp", *_NORMS))

@@ -85,6 +85,8 @@ class LetterRule:
     """The dtypes of operands, by place, that have one whatever that of the result is."""
     keeps_dtype: bool = True
     """False if the dtype of the result is the same whatever that of the operands is."""
+    widens: bool = False
+    """True if the result is of int64 for operands of all integers and bools."""
 
     def __call__(self, s: Solver, draft: NodeDraft, goal: Goal) -> None:
         """Decide the attributes and the operands of a call."""
@@ -96,7 +98,8 @@ class LetterRule:
             is_free = declared.derive is None and (declared.candidates or declared.default is not REQUIRED)
             if is_free and name != self.attribute:
                 s.attr(draft, name)
-        goal = goal if self.keeps_dtype else goal.with_dtype(None)
+        narrow = self.widens and goal.dtype == "int64" and "float" not in s.dtype
+        goal = goal if self.keeps_dtype and not narrow else goal.with_dtype(None)
         whole = draft.operand(0)
         owner = whole if whole.op == TUPLE else draft
         alike = [each for each in owner.operands[: None if whole.op == TUPLE else 1] if each is not None]
