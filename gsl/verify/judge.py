@@ -12,6 +12,7 @@ from gsl.rewrite import Subst
 from gsl.spec import OpSpec
 from gsl.verify import models
 from gsl.verify.choices import ATTEMPTS
+from gsl.verify.corners import corners
 from gsl.verify.counterexample import Shrinking, code, size_of, with_simple_values
 from gsl.verify.instance import generate
 from gsl.verify.mutate import Mutant, mutants_of, treats_alike
@@ -89,6 +90,8 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
         _more(search, SMALL)
         missing = cache(partial(_missing, search, min(MORE, max_examples), compare)) if suggest else None
         verdict = replace(verdict, counterexample=_least(search), missing=missing)
+    if isinstance(verdict, Supported):
+        verdict = replace(verdict, evidence=replace(verdict.evidence, corners=corners(search)))
     return verdict
 
 

@@ -65,6 +65,9 @@ class Evidence:
     """The constraints that could not be satisfied when an instance was made, and how often."""
     chance: float | None
     """A bound on the probability that an output is equal by chance, where there is one; ``None`` if there is none."""
+    corners: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    """Of a supported rule, what it does at corners of which the verdict says nothing (:mod:`gsl.verify.corners`): the
+    number of instances that were compared there, and the first difference, if there is one."""
 
     def __str__(self) -> str:
         lines = [
@@ -84,6 +87,9 @@ class Evidence:
         for leaf, dtypes in self.undrawn.items():
             lines.append(f"not generated: {leaf} with a dtype of its own: {', '.join(dtypes)}")
         lines += [f"refused {count} times: {reason}" for reason, count in list(self.refused.items())[:3]]
+        for corner, (count, difference) in self.corners.items():
+            if difference or not count:
+                lines.append(f"differs on {corner}: {difference}" if difference else f"not compared on {corner}")
         if self.chance is not None:
             lines.append(f"chance agreement of an output compared in a prime field: at most {self.chance:.2g}")
         return "\n".join(lines)

@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gsl.graph import Graph
-from gsl.verify.models.result import Comparison, ComparisonMethod, FailureKind, OutputComparison
+from gsl.verify.models.result import Comparison, ComparisonMethod, CornerNumbers, FailureKind, OutputComparison
 
-__all__ = ["Comparison", "ComparisonMethod", "FailureKind", "OutputComparison", "compare", "comparison_on", "is_finite"]
+__all__ = [
+    "Comparison", "ComparisonMethod", "CornerNumbers", "FailureKind", "OutputComparison", "compare", "comparison_on",
+    "difference_on", "is_finite",
+]  # fmt: skip
 
 
 def compare(before: Graph, after: Graph, *, seed: int, exact: bool = True) -> Comparison:
@@ -35,6 +38,17 @@ def comparison_on(
     from gsl.verify.models.methods import on_values
 
     return on_values(before, after, comparison)
+
+
+def difference_on(before: Graph, after: Graph, numbers: CornerNumbers, *, seed: int) -> str | None:
+    """The first difference of two graphs on such numbers, in words; empty if there is none.
+
+    It is an element that is finite before, and another one after, by more than what could be rounding; of huge numbers,
+    one that is not finite after. ``None`` where the first graph has no value at all.
+    """
+    from gsl.verify.models.methods import difference_at
+
+    return difference_at(before, after, numbers, seed)
 
 
 def is_finite(graph: Graph, values: Mapping[str, Any]) -> bool:

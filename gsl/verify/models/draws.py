@@ -15,6 +15,7 @@ from gsl.spec.math import COMPARISONS
 from gsl.spec.normalise import is_number
 from gsl.verify.kinds import EQUALITIES, MOVES, ORDER
 from gsl.verify.models.program import PRECISION, StraightLineProgram, StraightLineStep, is_floating
+from gsl.verify.models.result import CornerNumbers
 from gsl.walk import reached
 
 Rng = np.random.Generator
@@ -57,8 +58,21 @@ def _wide(rng: Rng, shape: Shape) -> Any:
     return rng.choice((-1.0, 1.0), shape) * np.exp(rng.uniform(-9.0, 3.4, shape))
 
 
+def _not_finite(rng: Rng, shape: Shape) -> Any:
+    """Infinite numbers and NaN among small ones."""
+    return np.where(rng.integers(2, size=shape), _small(rng, shape), rng.choice(_NOT_FINITE, shape))
+
+
+def _huge(rng: Rng, shape: Shape) -> Any:
+    """Numbers near the largest one among small ones: a product of two overflows, as it does in float16 beyond 256."""
+    return np.where(rng.integers(2, size=shape), _small(rng, shape), np.exp2(rng.uniform(900, 1020, shape)))
+
+
 KINDS: Final[tuple[DrawKind, ...]] = (_small, _ordinary, _positive, _negative, _wide, _special)
 """The kinds of draws for floats, in the order in which they are made; a difference is shown on the first."""
+
+CORNERS: Final[Mapping[CornerNumbers, DrawKind]] = {"small": _small, "not finite": _not_finite, "huge": _huge}
+"""Draws on which no verdict depends."""
 
 _DOMAINS: Final[Mapping[str, tuple[int, Callable[[Any], Any]]]] = {
     **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10"), (0, np.abs)),
@@ -211,7 +225,8 @@ class DrawnLeaves:
         return found
 
     def _real(self, rng: Rng, name: str, type: TensorType, kind: DrawKind) -> Any:
-        values = kind(rng, type.shape)
+        # Numbers that are demanded are finite.
+        values = (kind if kind in KINDS or name not in self.wanted else _small)(rng, type.shape)
         # A leaf may have other uses, so that now and then its domain is left.
         if name in self._domain and rng.integers(4):
             values = self._domain[name](values)

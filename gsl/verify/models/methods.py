@@ -17,10 +17,16 @@ from gsl.verify.models import field, integers
 from gsl.verify.models.algebra import run_program
 from gsl.verify.models.bounds import Bounds, within
 from gsl.verify.models.definitions import UncoveredCall
-from gsl.verify.models.draws import KINDS, DrawnLeaves, Rng
+from gsl.verify.models.draws import CORNERS, KINDS, DrawnLeaves, Rng
 from gsl.verify.models.field import draw
 from gsl.verify.models.program import StraightLineProgram, is_floating, program_of
-from gsl.verify.models.result import Comparison, ComparisonMethod, FailureKind, OutputComparison
+from gsl.verify.models.result import (
+    Comparison,
+    ComparisonMethod,
+    CornerNumbers,
+    FailureKind,
+    OutputComparison,
+)
 
 # ---------------------------------------------------------------- exact models
 
@@ -358,6 +364,30 @@ def on_values(
         return replace(comparison, outputs=tuple(rows), inputs=values)
 
     return compare_on
+
+
+def difference_at(before: Graph, after: Graph, numbers: CornerNumbers, seed: int) -> str | None:
+    """See :func:`gsl.verify.models.difference_on`."""
+    first, second = program_of(before), program_of(after)
+    drawn = DrawnLeaves(first, second).draw(np.random.default_rng(seed), CORNERS[numbers])
+    with torch.no_grad():
+        try:
+            expected = run_program(first, drawn)
+        except Exception:
+            return None
+        try:
+            found = run_program(second, drawn)
+        except Exception as error:
+            return f"the target fails: {str(error).strip().splitlines()[0]}"
+    for number, (x, y) in enumerate(zip(expected, found)):
+        if x.shape != y.shape or x.dtype != y.dtype:
+            continue  # a dtype is compared by what is declared
+        near = (x == y) if not x.is_floating_point() else (x - y).abs() <= _VISIBLE * x.abs().clamp(min=1)
+        wrong = x.isfinite() & ~(y.isfinite() if numbers == "huge" else near)
+        if bool(wrong.any()):
+            difference = _first(wrong, x, y)
+            return f"output {number} at {difference.index} is {difference.expected} before and {difference.found} after"
+    return ""
 
 
 def is_finite_on(graph: Graph, values: Mapping[str, Any]) -> bool:

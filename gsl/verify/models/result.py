@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 ComparisonMethod = Literal["integers", "field", "float64"]
 """The method by which an output was compared, the strongest first."""
+CornerNumbers = Literal["small", "not finite", "huge"]
+"""The numbers that are drawn at a corner."""
 FailureKind = Literal["", "value", "type", "undefined", "not finite"]
 """The kind of an output's difference: another value; another shape or dtype; the target raises or is NaN where the
 source is defined; the target is infinite where the source is finite. Empty if it does not differ."""
