@@ -234,6 +234,8 @@ def _alike(match: Match, p: Pattern, a: str, q: Pattern, b: str) -> Iterator[Sid
         if name in right.attrs:
             cost = 1 if left.op == right.op else 3
             yield SideCondition(getattr(p, name) == getattr(q, name), f"{a}.{name} == {b}.{name}", cost)
+    if left.op == right.op == "transpose":
+        yield SideCondition(p.axes == attr.Inverse(q.axes), f"{a}.axes == attr.Inverse({b}.axes)", 3)
 
 
 def _same_types(p: Pattern, a: str, q: Pattern, b: str) -> Iterator[SideCondition]:
@@ -259,6 +261,8 @@ def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str)
         value = node.attrs[key]
         if isinstance(value, float):
             yield SideCondition(own > 0, f"{name}.{key} > 0", 3)
+            yield SideCondition(own >= 0, f"{name}.{key} >= 0", 3)
+            yield SideCondition(own <= 1, f"{name}.{key} <= 1", 4)
         if isinstance(value, tuple):
             yield from _tuples(own, f"{name}.{key}", spec.derive is not None)
         else:

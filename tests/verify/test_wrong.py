@@ -166,12 +166,34 @@ def mean_of_both_halves() -> Subst:
     return Subst(whole, (left + right) * 0.5)
 
 
+def leaky_maximum() -> Subst:
+    x = pat.Wildcard(dtype="float32")
+    leaky = op.LeakyReLU(x)
+    return Subst(leaky, op.Maximum(x, x * leaky.alpha))
+
+
+def rectified_padding() -> Subst:
+    x = pat.Wildcard(dtype="float32")
+    padded = op.Pad(x, pad_mode="constant")
+    return Subst(op.ReLU(padded), padded.like(op.ReLU(x)))
+
+
+def permuted_back() -> Subst:
+    x = pat.Wildcard()
+    inner = op.Transpose(x)
+    outer = op.Transpose(inner)
+    return Subst(outer, x)
+
+
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(("make", "conditions"), [
     (even_power, ["c.value % 2 == 0", "k.value % 2 == 0"]),
     (middle_of_a_reversed_vector,
      ["part.begin[0] + part.end[0] == x.shape[0]", "2 * part.begin[0] + part.shape[0] == x.shape[0]"]),
     (mean_of_both_halves, ["x.shape[0] % 2 == 0", "(x.shape[0] % 2 == 0) | (x.shape[0] == 1)"]),
+    (leaky_maximum, ["leaky.alpha <= 1"]),
+    (rectified_padding, ["padded.pad_value >= 0"]),
+    (permuted_back, ["outer.axes == attr.Inverse(inner.axes)", "inner.axes == attr.Inverse(outer.axes)"]),
 ])  # fmt: skip
 def test_conditions_on_numbers_are_suggested(make: Callable[[], Subst], conditions: list[str]) -> None:
     found = verify(make(), max_examples=60)
@@ -206,12 +228,6 @@ def indices_from_the_end() -> Subst:
     x, i = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="int64")
     end = op.Subtract(x.shape[0] - 1, i)
     return Subst(op.Take(op.Reverse(x, axis=(0,)), i, axis=0), op.Take(x, end, axis=0))
-
-
-def leaky_maximum() -> Subst:
-    x = pat.Wildcard(dtype="float32")
-    leaky = op.LeakyReLU(x)
-    return Subst(leaky, op.Maximum(x, x * leaky.alpha))
 
 
 def clipped_integers() -> Subst:
