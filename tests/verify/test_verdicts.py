@@ -180,6 +180,7 @@ def groups(*, times: int, ndim: int | None = None) -> Any:
 free, bits = pat.Wildcard(), pat.Wildcard()
 total, more = (op.Sum(each, axis=(0,), keepdims=False, exclude=False) for each in (free, bits))
 shifted = op.Softmax(p, axis=-1)
+rooted = op.Sqrt(op.Exp(p))
 infinite = op.Full(float("-inf"), shape=(1,), dtype="float32")
 
 
@@ -195,6 +196,7 @@ WRONG_IN_FEW_CASES = {
     "rows of minus infinity": (without_rows(op.All(op.Equal(p, float("-inf")), axis=(-1,), keepdims=True)), shifted),
     "rows of a filled tensor": (without_rows(op.Equal(op.Max(p, axis=(-1,), keepdims=True), infinite)), shifted),
     "numbers below a small one": (op.Where(op.Less(op.Abs(p), 1e-6), 0.0, p), p),
+    "a rounded number that is equal to itself": (op.Abs(p), op.Where(op.Equal(rooted, rooted), rooted, 0.0)),
     "one number": (op.Where(op.Equal(p, 0.3), 0.0, p), p),
     "numbers beyond a large one": (op.Where(op.Less(p, 3.4e38), p, 0.0), p),
     "sums of bools": (total + more, op.Sum(free + bits, axis=(0,), keepdims=False, exclude=False),

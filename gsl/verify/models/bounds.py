@@ -133,6 +133,8 @@ def _element_wise(o: Bounds, op: str, *operands: Any, **attrs: Any) -> Rounded:
     """The error of an operator that comes from its operands' errors, and from its own rounding."""
     values = [value_of(x) for x in operands]
     inexact = [i for i, x in enumerate(operands) if isinstance(x, Rounded) and x.value.is_floating_point()]
+    if op in COMPARISONS and operands[0] is operands[1]:
+        inexact = []  # what is compared with itself is sure
     result = _meant(op, values, attrs)
     wide = result.double()
     spread = torch.zeros(wide.shape, dtype=torch.float64)
