@@ -316,13 +316,17 @@ class _Optimization:
             found = _Compared(best, known.error) if is_same else self._compared(best)
             how, before, after = f"{how}, as an earlier run found", known.before, known.after
         else:
-            finalists, failure = self._running(finalists)
-            if not finalists:
-                return _End(best, False, f"{failure}, so the old program stays", is_wrong=True)
             try:
                 before, after, found, instead = self._timed(finalists)
             except CaptureError as error:
                 return _End(best, False, f"of a new program, {error}, so the old one stays")
+            except Exception:
+                running, failure = self._running(finalists)
+                if len(running) == len(finalists):
+                    raise
+                if running:
+                    return self._end(running, known)
+                return _End(best, False, f"{failure}, so the old program stays", is_wrong=True)
         best, wrong = found.program, found.error
         if found.reason:
             reason = f"{found.reason}, so the old program stays"
