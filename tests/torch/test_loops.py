@@ -67,7 +67,7 @@ def model(form: Callable[..., Any]) -> NetOfOne:
     return NetOfOne(form, layer=nn.Linear(4, 4)).eval()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_bodies_of_exported_loops_are_rewritten(form: str, decomposed: bool, tmp_path: Path) -> None:
@@ -150,7 +150,6 @@ def test_a_weight_that_a_loop_begins_with_is_no_weight_in_its_body() -> None:
         call, backend = compiled(Model(), Subst(op.ReLU(weight), op.Maximum(weight, 0.0), name="weight"))
         equal(call(INPUTS[0]), Model()(INPUTS[0]))
     assert sum(trace.count() for trace in backend.traces) == 1, "of the scale only"
-
 
 
 def test_a_row_that_lies_otherwise_than_torch_traced_it_is_not_viewed() -> None:
