@@ -26,7 +26,7 @@ tensors of other shapes than those for which it was traced."""
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class BodyGraph:
     """A graph that higher-order operators run."""
 
     module: fx.GraphModule
@@ -36,12 +36,12 @@ class Region:
     """The values of its nodes in each run, where these lie otherwise in memory than those for which torch traces it."""
 
 
-def regions(module: fx.GraphModule, values: Values, weights: Collection[str] = ()) -> dict[str, Region]:
+def regions(module: fx.GraphModule, values: Values, weights: Collection[str] = ()) -> dict[str, BodyGraph]:
     """The graphs that higher-order operators run on some operands, and that may be rewritten, by their paths.
 
     ``values`` and ``weights`` are those of the graph itself. Groups are none of them.
     """
-    found: dict[str, Region] = {}
+    found: dict[str, BodyGraph] = {}
     barred: set[str] = set()
     autocast = 0
     for node in module.graph.nodes:
@@ -59,14 +59,14 @@ def regions(module: fx.GraphModule, values: Values, weights: Collection[str] = (
         for path, graph in graphs.items():
             inputs = graph.graph.find_nodes(op="placeholder")[len(call.fed) - len(call.whole) :]
             fed = {p.name for p, value in zip(inputs, call.whole) if getattr(value, "name", None) in weights}
-            found.setdefault(path, Region(graph, fed, laid[path])).weights.intersection_update(fed)
+            found.setdefault(path, BodyGraph(graph, fed, laid[path])).weights.intersection_update(fed)
     return {path: region for path, region in found.items() if path not in barred}
 
 
 def _as_they_lie(
     graphs: Mapping[str, fx.GraphModule], call: BodyCall, values: Values
 ) -> Mapping[str, Values | None] | None:
-    """The values in the graphs of a loop, as of :class:`Region`; ``None`` where that is not known of all runs.
+    """The values in the graphs of a loop, as of :class:`BodyGraph`; ``None`` where that is not known of all runs.
 
     Torch traces these graphs with copies of the first row and of what is carried, which may lie otherwise.
     """
