@@ -91,7 +91,7 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
         missing = cache(partial(_missing, search, min(MORE, max_examples), compare)) if suggest else None
         verdict = replace(verdict, counterexample=_least(search), missing=missing)
     if isinstance(verdict, Supported):
-        verdict = replace(verdict, evidence=replace(verdict.evidence, corners=corners(search)))
+        verdict = replace(verdict, evidence=replace(verdict.evidence, at_corners=partial(corners, search)))
     return verdict
 
 

@@ -8,7 +8,7 @@ import multiprocessing
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,8 @@ class Kept:
         """Keep the verdict on a rule, unless it is refuted, or refers to an object that has no text of its own."""
         key = self._key(rule)
         if key is not None and type(verdict) in _KEPT.values():
-            text = repr((type(verdict).__name__, asdict(verdict)))
+            evidence = replace(verdict.evidence, at_corners=verdict.evidence.corners)
+            text = repr((type(verdict).__name__, asdict(replace(verdict, evidence=evidence))))
             if _read(text) is not None:
                 self._store.put(text, *key)
 

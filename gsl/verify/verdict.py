@@ -26,6 +26,10 @@ _KINDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
+Corners = Mapping[str, tuple[int, str]]
+"""For each corner, the number of instances that were compared there, and the first difference, if there is one."""
+
+
 @dataclass(frozen=True)
 class Evidence:
     """The evidence for a rule: the cases that were tried, and those that were not."""
@@ -65,9 +69,19 @@ class Evidence:
     """The constraints that could not be satisfied when an instance was made, and how often."""
     chance: float | None
     """A bound on the probability that an output is equal by chance, where there is one; ``None`` if there is none."""
-    corners: Mapping[str, tuple[int, str]] = field(default_factory=dict)
-    """Of a supported rule, what it does at corners of which the verdict says nothing (:mod:`gsl.verify.corners`): the
-    number of instances that were compared there, and the first difference, if there is one."""
+    at_corners: Corners | Callable[[], Corners] = field(default_factory=dict, repr=False, compare=False)
+    """What is told of corners, or a function that finds it."""
+
+    @cached_property
+    def corners(self) -> Corners:
+        """Of a supported rule, what it does at corners of which the verdict says nothing (:mod:`gsl.verify.corners`):
+        the number of instances that were compared there, and the first difference, if there is one. It is found when it
+        is first asked for."""
+        return self.at_corners() if callable(self.at_corners) else self.at_corners
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields, with what is told of corners itself."""
+        return {**vars(self), "at_corners": self.corners}
 
     def __str__(self) -> str:
         lines = [
