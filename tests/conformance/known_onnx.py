@@ -83,6 +83,9 @@ LISTS: Final[dict[str, Any]] = {
         "a product with a vector is none of a layer": (
             "parallel-two-dense: a vector",
         ),
+        "onnxruntime has no leaky ReLU of float64": (
+            "merge-element-wise-variadic: two",
+        ),
     },
     "silent": frozenset((
         *known_both.SILENT,
@@ -95,6 +98,7 @@ LISTS: Final[dict[str, Any]] = {
         "lower-batch-norm: axis in the middle, no offset",
         "lower-layer-norm: channels of images",
         "parallel-two-dense: a vector",
+        "merge-element-wise-variadic: two",
     )),
     "never": {
         **known_both.NEVER,

@@ -99,9 +99,25 @@ def _with_rows(graph: fx.GraphModule, first: int, rows: Sequence[Any]) -> Values
     traced = [*inputs[first : first + len(rows)], *map(_copied, rows)]
     if list(map(_place, [*rows, *rows])) == list(map(_place, traced)):
         return None
-    found = propagate(graph, [*inputs[:first], *rows, *inputs[first + len(rows) :]])
+    found = propagate(graph, _in_one_mode([*inputs[:first], *rows, *inputs[first + len(rows) :]]))
     calls = [node for node in graph.graph.nodes if node.op not in ("get_attr", "output")]
     return Values({node: found.get(node, UNKNOWN) for node in calls})
+
+
+def _in_one_mode(values: Sequence[Any]) -> list[Any]:
+    """Values with fake tensors of one mode, which those of a traced loop need not be; UNKNOWN instead of one of another
+    mode whose sizes are not numbers."""
+    mode = next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+
+    def own(value: Any) -> Any:
+        if not isinstance(value, FakeTensor) or mode is None or value.fake_mode is mode:
+            return value
+        if not all(isinstance(place, int) for place in (*value.shape, *value.stride())):
+            return UNKNOWN
+        with mode:
+            return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+
+    return list(map(own, values))
 
 
 def _copied(row: Any) -> Any:

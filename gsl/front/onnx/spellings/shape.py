@@ -301,7 +301,7 @@ ROWS: Final = (
     row("reshape", "Reshape", lambda w, data, newshape: w.shaped(data, w.shape), _read_reshape),
     row("reshape_like", "", lambda w, data, like, **attrs: w.shaped(data, w.shape)),
     row("", "Flatten", read=_read_flatten, also=("reshape",)),
-    row("transpose", "Transpose", lambda w, data, axes: w.permute(data, axes), same("transpose", axes="perm")),
+    row("transpose", "Transpose", lambda w, data, axes: w.turn(data, axes), same("transpose", axes="perm")),
     row("expand_dims", "Unsqueeze", lambda w, data, axis, num_newaxis: w.call(
         "Unsqueeze", data, w.ints(range(axis, axis + num_newaxis))), _read_unsqueeze, also=("reshape",)),
     row("squeeze", "Squeeze", _squeeze, _read_squeeze),

@@ -163,13 +163,15 @@ class OnnxLowering(Lowering[OnnxTarget]):
 
     def permute(self, value: Any, axes: Sequence[int]) -> Any:
         """The axes in another order; of a value whose axes have just been put in another one, both at once."""
-        own = self.type_of(value)
-        type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
         if value in self.target.turned:
             value, order = self.target.turned[value]
             axes = [order[axis] for axis in axes]
-        if list(axes) == list(range(len(axes))):
-            return value
+        return value if list(axes) == list(range(len(axes))) else self.turn(value, axes)
+
+    def turn(self, value: Any, axes: Sequence[int]) -> Any:
+        """A node for the axes in another order."""
+        own = self.type_of(value)
+        type = TensorType(tuple([own.shape[axis] for axis in axes]), own.dtype)
         turned = self.call("Transpose", value, perm=list(axes), type=type)
         self.target.turned[turned] = value, axes
         return turned
