@@ -337,7 +337,7 @@ class _Optimization:
         return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong, instead)
 
     def _running(self, programs: Sequence[Candidate]) -> tuple[list[Candidate], str]:
-        """Those among some programs that can be run, and why the last one of the others can't: a framework may lack a
+        """The programs that can be run, and the reason why the last one of the others can't: a framework may lack a
         kernel."""
         running, failure = [], ""
         for each in programs:

@@ -1,5 +1,5 @@
-"""What a rule does where its verdict says nothing: where axes are empty, and on numbers that are infinite, none, or so
-large that a product of two overflows."""
+"""The behaviour of a rule of which its verdict says nothing: on empty axes, and on numbers that are infinite, none, or
+so large that a product of two overflows."""
 
 from __future__ import annotations
 

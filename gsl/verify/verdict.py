@@ -70,7 +70,7 @@ class Evidence:
     chance: float | None
     """A bound on the probability that an output is equal by chance, where there is one; ``None`` if there is none."""
     at_corners: Corners | Callable[[], Corners] = field(default_factory=dict, repr=False, compare=False)
-    """What is told of corners, or a function that finds it."""
+    """The findings at corners, or a function that makes them."""
 
     @cached_property
     def corners(self) -> Corners:

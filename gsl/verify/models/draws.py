@@ -181,7 +181,7 @@ class DrawnLeaves:
         self._near = sorted(_whole_near(thresholds))
         """Whole numbers on both sides of those that elements are compared with."""
         self._around = sorted({times * value for value in thresholds for more in _AROUND for times in (more, -more)})
-        """Those numbers, and others around them."""
+        """The thresholds, and other numbers around them."""
         self._rounds = any(step.rounding for program in (before, after) for step in program.steps)
         """True if a cast rounds: then the numbers that the dtype of a leaf has matter."""
         for program in (before, after):

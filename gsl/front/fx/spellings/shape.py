@@ -86,7 +86,7 @@ def _unflatten(c: BoundCall) -> Canon:
 
 
 def _squeeze(c: BoundCall) -> Canon:
-    """Where it is known which axes go: torch drops one of a symbolic size at run time, if that is 1 then."""
+    """A squeeze of known axes. Unread for one of a symbolic size: torch drops it at run time, if that is 1 then."""
     axes = None if c.dim is None else integers(c.dim)
     found = c.tensor_type(c.input)
     if found is not None:
