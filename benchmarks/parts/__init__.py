@@ -41,7 +41,7 @@ PARTS: dict[str, Callable[[Meter, int], Section]] = {
 }
 """Each takes the meter and the largest number of operators."""
 LONG = ("whole",)
-"""What takes most of an hour, and runs only where it is named."""
+"""The parts that take too long to run where they are not named."""
 
 
 def run_part(name: str, rounds: int, largest: int) -> Section:

@@ -171,14 +171,10 @@ def relax_decoder(count: int) -> tuple[Any, dict[str, Any]]:
 
 
 def copy_of_relax(module: Any) -> Any:
-    """A copy of the bindings by TVM, which makes each call anew."""
-    from tvm.relax.expr_functor import PyExprMutator, mutator
+    """A copy of the function by TVM, with variables and calls of its own."""
+    from tvm.relax.utils import copy_with_new_vars
 
-    @mutator
-    class Copy(PyExprMutator):
-        """Visits every call."""
-
-    return Copy(module).visit_expr(module["main"])
+    return copy_with_new_vars(module["main"])
 
 
 # ---------------------------------------------------------------- a circuit
@@ -356,9 +352,9 @@ def run(meter: Meter, largest: int) -> Section:
         """Loading, rules until nothing matches, and the new graph, in processor seconds, each in a process of its own:
         56 rules of `NORMAL` and `IDIOMS` on the decoders, thirty laws on the gates. *each*: of an operator of the graph
         that was given. *× the smallest*: microseconds of an operator, by those in the smallest graph. *× a copy*: by
-        what copying the native graph takes in its own terms (`fx.Graph.graph_copy`, a mutator of Relax, a loop in
-        Python). The peak is that of the process, torch and the graph that was given included; before loading, it is
-        taken off in the last column. A million is measured with `--largest 1000000`."""
+        what copying the native graph takes in its own terms (`fx.Graph.graph_copy`, Relax's `copy_with_new_vars`, a
+        loop in Python). The peak is that of the process, torch and the graph that was given included; before loading,
+        it is taken off in the last column. A million is measured with `--largest 1000000`."""
     )
     size, grown, rewrites = in_process(on_disk, 22_400)
     more = f"{grown / 1e6:.1f} MB"

@@ -67,7 +67,7 @@ def eliminate_common(graph: Graph, *, all: bool = False) -> int:
             continue
         operands = tuple([values.get(operand, operand) for operand in node.operands])
         try:
-            first = found.setdefault(_key(node, operands, keys), node)
+            first = found.setdefault(call_key(node, operands, keys), node)
         except TypeError:  # an attribute that has no hash
             continue
         if first is not node and (all or _is_touched(first) or _is_touched(node)) and not _apart(splicer, first, node):
@@ -113,8 +113,9 @@ def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | 
         return None
     alike = [user for user in users if user.op == node.op and user is not node and user not in dead]
     try:
-        own = _key(node, _values(node), keys) if alike else None
-        return next((user for user in alike if _is_pure(user, set()) and _key(user, _values(user), keys) == own), None)
+        own = call_key(node, _values(node), keys) if alike else None
+        alike = [user for user in alike if _is_pure(user, set())]
+        return next((user for user in alike if call_key(user, _values(user), keys) == own), None)
     except TypeError:  # an attribute that has no hash
         return None
 
@@ -124,7 +125,7 @@ def _values(node: Node) -> tuple[Hashable, ...]:
     return tuple([frozen(each.attrs) if each.op in leaves else each for each in node.operands])
 
 
-def _key(node: Node, operands: tuple[Hashable, ...], keys: dict[int, Hashable]) -> tuple[Hashable, ...]:
+def call_key(node: Node, operands: tuple[Hashable, ...], keys: dict[int, Hashable]) -> tuple[Hashable, ...]:
     """All that tells a call from others; ``keys`` are the attributes of mappings that were seen before."""
     attrs = keys.get(id(node.attrs))
     if attrs is None:  # equal calls have one mapping, often

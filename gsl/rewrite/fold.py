@@ -13,7 +13,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, Origin, 
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.check import changed, seen_through
-from gsl.rewrite.cse import frozen
+from gsl.rewrite.cse import call_key, frozen
 from gsl.spec.meaning import has_symbols
 from gsl.walk import postorder
 
@@ -199,14 +199,13 @@ def _first_equal(graph: Graph, wanted: Sequence[Node]) -> dict[Node, Node]:
         return dict(zip(wanted, wanted))
     same: dict[Node, Hashable] = {}
     found: dict[Hashable, Node] = {}
+    keys: dict[int, Hashable] = {}
     for node in postorder(wanted, lambda node: node.operands):
-        attrs = frozen(node.attrs)
         if node.op in _KNOWN:
-            same[node] = attrs
+            same[node] = frozen(node.attrs)
             continue
-        operands = tuple([same[operand] for operand in node.operands])
         try:
-            same[node] = found.setdefault((node.op, operands, attrs, node.type), node)
+            same[node] = found.setdefault(call_key(node, tuple(map(same.__getitem__, node.operands)), keys), node)
         except TypeError:  # an attribute that has no hash
             same[node] = node
     return {node: first for node in wanted if isinstance(first := same[node], Node)}

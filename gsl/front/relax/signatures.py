@@ -5,7 +5,7 @@ A reading depends on the operator, its attributes and the types; only for some o
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -106,7 +106,7 @@ class RelaxSignatures:
         self.key = key = key if attrs is None else (*key, _StructuralKey(attrs))
         self.inputs = inputs
         if inputs is not args:
-            self.key = key = (*key, *self._producers(args, inputs))
+            self.key = key = (*key, self._producers(args, inputs))
         form = operator.forms.get(key)
         if form is None:
             form = self._own.get((operator, key))
@@ -124,10 +124,8 @@ class RelaxSignatures:
             value: Hashable = sizes_of(expr)
             if value is None and is_number(expr):
                 value = (str(expr.value.dtype), expr.value.numpy().tobytes())
-            new = None if value is None else self._by_value.get(value) or Node(CONST, type=TensorType((), "int64"))
-            if new is not None:
-                self._by_value[value] = new
-            self._literals[expr] = new
+            new = Node(CONST, type=TensorType((), "int64"))
+            self._literals[expr] = None if value is None else self._by_value.setdefault(value, new)
         return self._literals[expr]
 
     def _inputs(self, args: Sequence[Any], looks_at: frozenset[str]) -> Sequence[Any] | None:
@@ -149,19 +147,17 @@ class RelaxSignatures:
         assert args is not None
         return args
 
-    def _producers(self, args: Sequence[Any], inputs: Sequence[Any]) -> Iterator[Any]:
-        """A key of all that a reading may see of the calls that compute its arguments: their operators, attributes and
-        arguments."""
-        for arg in args:
-            place = self.function.place.get(arg)
-            if place is None:
-                yield None
-            else:
-                attrs = self.function.values[place].attrs
-                yield id(self._operator(place)) if attrs is None else (id(self._operator(place)), _StructuralKey(attrs))
-        yield tuple(map(self._type_key, inputs[len(args) :]))
-        if len(set(inputs)) < len(inputs):
-            yield tuple([inputs.index(each) for each in inputs])
+    def _producers(self, args: Sequence[Any], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """A key of all that a reading may see of the calls that compute its arguments, and of which inputs are one."""
+        places = map(self.function.place.get, args)
+        producers = tuple([None if place is None else self._producer(place) for place in places])
+        return producers, tuple(map(inputs.index, inputs)) if len(set(inputs)) < len(inputs) else None
+
+    def _producer(self, place: int) -> tuple[Any, ...]:
+        """A key of a call: its operator, its attributes, and the types of its arguments."""
+        attrs = self.function.values[place].attrs
+        own = None if attrs is None else _StructuralKey(attrs)
+        return id(self._operator(place)), own, *map(self._type_key, self._args(place))
 
     def _type_key(self, each: Any) -> Any:
         """A key of the type of an input, and of its value if that is a literal."""

@@ -125,11 +125,11 @@ def test_random_programs(seed: int, iterative: bool) -> None:
 @given(st.integers(0, 10_000))
 @settings(max_examples=60)
 def test_calls_that_are_read_by_their_form_are_read_as_by_themselves(seed: int) -> None:
-    program_of = from_module(program(seed))
-    fast = program_of.load()
+    source = from_module(program(seed))
+    fast = source.load()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RelaxSignatures, "known", lambda *args: None)
-        slow = program_of.load()
+        slow = source.load()
     assert str(fast) == str(slow)
     assert list(map(link, fast)) == list(map(link, slow))
 
