@@ -46,7 +46,8 @@ EACH = [
 
 
 @pytest.mark.parametrize("path", EACH)
-def test_it_runs_and_shows_what_it_stores(path: Path) -> None:
+def test_it_runs_and_shows_what_it_stores(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # what a notebook writes goes with the test
     stored = nbformat.read(path, as_version=4)
     made = notebooks.executed(hurried(stored))
     shown = [output.data for cell in made.cells for output in cell.get("outputs", ()) if "data" in output]
