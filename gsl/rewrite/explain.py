@@ -197,7 +197,7 @@ def explain(
     told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
-        "" if found.matches else hint, rule, attempt,
+        "" if found.matches else hint or _between(told), rule, attempt,
     )  # fmt: skip
 
 
@@ -264,6 +264,21 @@ def _written(absent: Sequence[str], graph: Graph) -> str:
                 f"%{node.name} is a call of {schema.name} that writes to its operands: torch makes a function of it "
                 "for joint_custom_pre_pass and later passes, and in run_decompositions() of an exported program"
             )
+    return ""
+
+
+_MAY_CHANGE_NOTHING: Final = ("nn.dropout", "copy", "cast", "reshape", "broadcast_to")
+"""The operators whose result is their operand where it has the type of it."""
+
+
+def _between(misses: Iterable[Miss]) -> str:
+    """The hint that a call that changes nothing stands between two nodes that would fit."""
+    for miss in misses:
+        alone = [miss.node] if miss.node is not None and miss.what in ("operator", "same node") else []
+        tried: Sequence[Node] = miss.found if miss.what in ("operand", "user") else alone
+        for node in tried:
+            if node.op in _MAY_CHANGE_NOTHING and node.type == node.operands[0].type is not None:
+                return f"%{node.name} ({node.op}) changes nothing; rules.NORMAL takes such calls away"
     return ""
 
 

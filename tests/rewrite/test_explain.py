@@ -247,6 +247,27 @@ def test_the_hint_that_an_addition_is_a_bias(source: pat.Pattern, added: str, to
     assert ("hint: a vector that is added along the last axis of a product is a bias" in explained) is told
 
 
+@pytest.mark.parametrize(
+    ("source", "kind", "attrs", "told"),
+    [
+        pytest.param(op.Tanh(op.Exp(x)), "nn.dropout", {"rate": 0.5}, True, id="operand"),
+        pytest.param(op.Exp(x) > is_op("tanh"), "reshape", {"newshape": (4,)}, True, id="user"),
+        pytest.param(op.Sqrt(shared) + shared, "cast", {"dtype": "float32"}, True, id="same node"),
+        pytest.param(op.Tanh(op.Exp(x)), "reshape", {"newshape": (2, 2)}, False, id="something changes"),
+        pytest.param(op.Tanh(op.Exp(x)), "nn.relu", {}, False, id="an operator that computes"),
+    ],
+)
+def test_the_hint_that_a_call_changes_nothing(source: Any, kind: str, attrs: dict[str, Any], told: bool) -> None:
+    def make(b: Builder) -> list[Any]:
+        exp = b.call("exp", b.input("x", 4))
+        tanh = b.call("tanh", b.call(kind, exp, **attrs))
+        return [b.call("add", b.call("sqrt", tanh), b.call(kind, tanh, **attrs))]
+
+    explained = str(Subst(source, x).explain(graph(make)))
+    hint = rf"hint: %\w+ \({re.escape(kind)}\) changes nothing; rules.NORMAL takes such calls away"
+    assert bool(re.search(hint, explained)) is told
+
+
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_a_group_is_refused_as_a_whole(length: int) -> None:
     """Its members start no smaller group, in a pass and in an explanation."""
