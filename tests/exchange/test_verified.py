@@ -56,6 +56,7 @@ def test_a_rule_gets_its_verdict(rule: Callable[..., Subst], line: str, verdict:
     assert isinstance(found, verdict), str(found)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("line", "choices", "verdict"), [
     ("(conv2d 1 1 0 2 ?x (Iconv 3 3))=>(relu ?x)", {}, Supported),
     ("(conv2d 1 1 0 0 ?x (Iconv 2 3))=>?x", {"groups": True, "odd_padding": "high"}, Supported),

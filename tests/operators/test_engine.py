@@ -201,6 +201,7 @@ CASES = {
 }
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(
     ("point", "dynamic"),

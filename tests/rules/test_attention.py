@@ -286,7 +286,7 @@ def step_id(steps: Any) -> str:
     return "+".join(step.__name__ for step in steps) or "none"
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("steps", STEPS, ids=step_id)
 def test_a_step_is_supported(steps: Any) -> None:
     source, target, *where = sides(*steps)
@@ -294,6 +294,7 @@ def test_a_step_is_supported(steps: Any) -> None:
     assert isinstance(found, Supported), str(found)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("rule", family.RULES, ids=lambda rule: rule.name)
 def test_a_rule_with_all_steps_is_supported(rule: Subst) -> None:
     """Few of the combinations of steps, shapes and dtypes are instances, which are looked for beside the known ones."""

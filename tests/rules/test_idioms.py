@@ -183,7 +183,7 @@ def test_it_only_looks_like_an_idiom(name: str) -> None:
     wl.compare(new).check()
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("rule", OWN, ids=lambda rule: rule.name)
 def test_it_is_supported(rule: Subst) -> None:
     found = rule.verify(max_examples=100 if rule.name.startswith("group") else 30)

@@ -177,7 +177,7 @@ def test_the_comparison_of_orders_can_fail() -> None:
     assert len(results) == 2
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("rule", NEW, ids=lambda rule: rule.name)
 def test_it_is_supported(rule: Subst) -> None:
     found = rule.verify(max_examples=60)

@@ -263,7 +263,7 @@ VERIFIED = [
 """Of rules that differ by their layer only, a few; those for calls of ONNX are not verified."""
 
 
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(16)
 @pytest.mark.parametrize("rule", VERIFIED, ids=lambda rule: rule.name)
 def test_a_rule_holds(rule: Subst) -> None:
     assert isinstance(rule.verify(max_examples=20), Supported)

@@ -67,7 +67,7 @@ def model(form: Callable[..., Any]) -> NetOfOne:
     return NetOfOne(form, layer=nn.Linear(4, 4)).eval()
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_bodies_of_exported_loops_are_rewritten(form: str, decomposed: bool, tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_bodies_of_traced_loops_are_rewritten(form: str) -> None:
             old.compare(new, (inputs,)).check()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("then", ["eager", "aot_eager"])
 @pytest.mark.parametrize("form", FORMS)
 def test_bodies_of_compiled_loops_are_rewritten(form: str, then: str) -> None:

@@ -40,7 +40,7 @@ def verdict(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> tuple[Verd
     return verdicts[name]
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("name", RULES)
 def test_rule(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> None:
     found, seconds = verdict(name, verdicts)

@@ -259,7 +259,7 @@ def test_a_number_of_instances_is_positive(count: Any) -> None:
         identity().verify(max_examples=count)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", [*WRONG_IN_FEW_CASES, *RIGHT_IN_ALL])
 def test_subtle_mistakes(name: str) -> None:
     source, target, *where = WRONG_IN_FEW_CASES.get(name) or RIGHT_IN_ALL[name]

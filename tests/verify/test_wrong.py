@@ -36,7 +36,7 @@ def verdict(name: str, verdicts: dict[str, Verdict]) -> Refuted:
     return found
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_it_is_refuted(name: str, verdicts: dict[str, Verdict]) -> None:
     found = verdict(name, verdicts)
@@ -185,6 +185,7 @@ def permuted_back() -> Subst:
     return Subst(outer, x)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.sweep(3)
 @pytest.mark.parametrize(("make", "conditions"), [
     (even_power, ["c.value % 2 == 0", "k.value % 2 == 0"]),
@@ -330,6 +331,7 @@ def test_only_outputs_have_the_rounding_of_their_dtype(function: Callable[[Any],
     assert isinstance(verify(rounds_before, max_examples=40, suggest=False), expected)
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("ask", [op.IsNan, op.IsInf, lambda x: op.LogicalNot(op.IsFinite(x))])
 def test_leaves_are_not_finite_where_the_source_asks_if_they_are(ask: Callable[[Any], Any]) -> None:
     x, y = pat.Wildcard(dtype="float32", ndim=1), pat.Wildcard(dtype="float32", ndim=1)

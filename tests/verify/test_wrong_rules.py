@@ -64,7 +64,7 @@ def test_a_rule_without_a_variant_is_named_with_the_file_of_its_neighbours() -> 
     assert lacking([])["gelu-erf"] == [folder]
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("name", each(VARIANTS))
 def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
     (_, found), variant = verdict(name, verdicts), VARIANTS[name]

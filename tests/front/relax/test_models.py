@@ -135,7 +135,7 @@ def imported(name: str) -> Workload:
     return Workload.from_relax(exported(model, x)[1])
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("rules", SETS)
 @pytest.mark.parametrize("name", [*WRITTEN, *MODELS])
 def test_rules_find_nothing_more_in_what_they_have_written(name: str, rules: str) -> None:

@@ -104,7 +104,7 @@ def run_written(written: list[Written], request: pytest.FixtureRequest) -> Calla
     return run
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(10)
 @pytest.mark.filterwarnings("ignore:var")
 @pytest.mark.parametrize("index", EACH)
 def test_what_is_written_means_what_the_operator_means(
