@@ -144,3 +144,19 @@ def test_rules_find_nothing_more_in_what_they_have_written(name: str, rules: str
     again = Workload.from_relax(new.mod)
     assert SETS[rules](again, iterative=True).trace.summary() == {}
     old.compare(again).check()
+
+
+class Norm(nn.Module):
+    """An RMS norm over all axes that is written out."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.square().mean(tuple(range(x.ndim)), keepdim=True) + 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 3)])
+def test_a_norm_over_all_axes_is_found_once(shape: tuple[int, ...]) -> None:
+    old = Workload.from_relax(exported(Norm(), torch.randn(shape))[1])
+    new = IDIOMS(old, iterative=True)
+    assert new.op_counts()["nn.rms_norm"] == 1
+    assert IDIOMS(Workload.from_relax(new.mod), iterative=True).trace.summary() == {}
+    old.compare(new).check()

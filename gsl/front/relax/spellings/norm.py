@@ -42,12 +42,15 @@ def _layer_norm(
 
 
 def _rms_norm(w: RelaxLowering, data: Any, weight: Any = None, *, axis: tuple[int, ...], epsilon: float) -> Any:
-    shape, rank = w.shape_of(data), w.rank_of(data)
-    if axis[0] == 0 or axis != tuple(range(axis[0], rank)):
-        # Relax can't lower its own operator for other axes, nor for all of them.
+    shape = w.shape_of(data)
+    if axis != tuple(range(axis[0], len(shape))):
+        # Relax can't lower its own operator for others than the last axes.
         return LOWERED["nn.rms_norm"](w, data, weight, axis=axis, epsilon=epsilon)
     weight = w.full(1, shape[axis[0] :], w.dtype) if weight is None else weight
-    return w.call("nn.rms_norm", data, weight, list(axis), epsilon)
+    if axis[0] == 0:
+        # Nor for all of them, but with an axis of one element before them.
+        data, axis = w.reshape(data, (1, *shape)), tuple([place + 1 for place in axis])
+    return w.reshape(w.call("nn.rms_norm", data, weight, list(axis), epsilon), shape)
 
 
 def _by_channel(name: str) -> Lower:
