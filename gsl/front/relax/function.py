@@ -263,7 +263,8 @@ _PLANNED: Final = frozenset((
 
 def effect_of(binding: Any) -> Effect | None:
     """The effect of a binding, ``None`` for a pure one. FrontEndError where it takes part in planned memory."""
-    if isinstance(binding, relax.MatchCast):
+    if isinstance(binding, relax.MatchCast) or ir.is_prim_expr(binding.var):
+        # Sizes may be told by it, wherever they stand.
         return Effect.OBSERVES
     value = binding.value
     name = value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None

@@ -377,6 +377,20 @@ def test_a_symbolic_module_is_rewritten_with_its_sizes() -> None:
     assert lines(new)[0] == "reshape = reshape(x, [T.int64(2), n * T.int64(2)])"
 
 
+def test_a_size_that_is_bound_to_a_variable_stays() -> None:
+    """The shape of a new call may be told by it, whatever becomes of the call by which it was told before."""
+    n, m = tvm.tirx.Var("n", "int64"), relax.Var("m", tvm.ir.PrimType("int64"))
+
+    def body(builder: Any, x: Any) -> Any:
+        builder.emit_normalized(relax.VarBinding(m, n * 2))
+        y = builder.emit(relax.op.full((m,), relax.const(2.0), "float32"))
+        return builder.emit(relax.op.divide(y, y))
+
+    rule = Subst(op.Divide(X, X), op.Ones(shape=X.shape, dtype="float32"), name="one")
+    new = rewritten(rule, function([tensor("x", n)], body, dataflow=False))
+    assert lines(new) == ["m = Mul", "ones = ones([m])"]
+
+
 def test_deep_functions() -> None:
     def body(b: Any, x: Any) -> Any:
         y = x
