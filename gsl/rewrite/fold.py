@@ -176,7 +176,8 @@ def _is_first(node: Node) -> bool:
 def _is_constant(node: Node) -> bool:
     """True if a node always has the same value where its operands have."""
     pure = node.effect is None and not node.deps
-    return pure and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(dict(node.attrs))
+    sizes = (node.type, dict(node.attrs))
+    return pure and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(sizes)
 
 
 def _wanted(graph: Graph, known: dict[Node, bool]) -> list[Node]:

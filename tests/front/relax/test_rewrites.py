@@ -234,6 +234,18 @@ def test_folded_weights_become_parameters_where_weights_are_parameters() -> None
     assert wl.compare(new).check()
 
 
+def test_a_weight_of_symbolic_size_is_not_folded() -> None:
+    """Its size is that of an input, which a value does not tell."""
+    n = tvm.tirx.Var("n", "int64")
+    module = function([tensor("x", 2, n), tensor("w", n)], lambda b, x, w: b.emit(
+        relax.op.multiply(b.emit(relax.op.negative(x)), w)
+    ))  # fmt: skip
+    wl = Workload.from_relax(module, {"w": np.ones(3, "float32")})
+    new = Subst(op.Multiply(op.Negative(X), W), op.Multiply(X, op.Negative(W)), name="sign of the weight")(wl)
+    assert lines(new.mod)[:2] == ["negative = negative(w)", "multiply = multiply(x, negative)"]
+    wl.compare(new, inputs=[np.ones((2, 3), "float32")]).check()
+
+
 def test_a_function_that_another_one_calls_keeps_its_parameters() -> None:
     builder = relax.BlockBuilder()
     x, w = tensor("x", 2), tensor("w", 2)
