@@ -66,18 +66,24 @@ class Infer:
             scope.shared.writable.add(key)
 
     def admits(self, replacement: Replaced) -> None:
-        """FrontEndError for a group with a size that is made of variables which are no sizes of its operands: its
-        function takes them from there."""
+        """FrontEndError for a group that lacks a size, and for a tensor made of no other one where tensors lie on
+        virtual devices: nothing tells its own."""
+        has_devices = self.loaded is not None and self.loaded.scope.has_devices
         for node in replacement.created:
             if isinstance(node.op, Subgraph):
-                sizes = symbols_in(tuple([inner.type for inner in node.op.body.nodes]))
-                given = symbols_in(tuple([operand.type for operand in node.operands]))
-                own = {size.expr for size in given if isinstance(self.dims.prim(size), ir.Var)}
-                unknown = sorted({str(name) for size in sizes for name in size.expr.free_symbols - own})
-                if unknown:
-                    raise FrontEndError(
-                        f"no operand of the group {node.op.name} has the size {', '.join(unknown)} as its own"
-                    )
+                self._check_sizes(node, node.op)
+            elif has_devices and node.op not in LEAVES and all(map(is_literal, node.operands)):
+                raise FrontEndError(f"a new tensor has no virtual device; let {op_name(node.op)} take another one")
+
+    def _check_sizes(self, node: Node, group: Subgraph) -> None:
+        """FrontEndError for a group with a size that is made of variables which are no sizes of its operands: its
+        function takes them from there."""
+        sizes = symbols_in(tuple([inner.type for inner in group.body.nodes]))
+        given = symbols_in(tuple([operand.type for operand in node.operands]))
+        own = {size.expr for size in given if isinstance(self.dims.prim(size), ir.Var)}
+        unknown = sorted({str(name) for size in sizes for name in size.expr.free_symbols - own})
+        if unknown:
+            raise FrontEndError(f"no operand of the group {group.name} has the size {', '.join(unknown)} as its own")
 
     def _opaque(self, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> Type | None:
         """The type that Relax gives to an opaque call; ``None`` where it can't tell."""

@@ -251,6 +251,8 @@ class FunctionScope:
         """The variables whose bindings were asked for; ``None`` where it was asked for their users."""
         self.is_exact = True
         """True if equal types in the view mean equal types in Relax, for all variables whose types were asked for."""
+        self.has_devices = False
+        """True if a variable whose type was asked for lies on a virtual device."""
         self._types: dict[Any, Type | None] = {}
         """The types of the function's parameters."""
         self._equal: dict[Any, Type | None] = {}
@@ -319,6 +321,7 @@ class FunctionScope:
         shape: Any = own.shape if type(own) is RelaxTensorType else None
         dtype = own.dtype if type(shape) is ShapeExpr else None
         if dtype is None or own.vdevice is not None:
+            self.has_devices = self.has_devices or dtype is not None
             self.is_exact = self.is_exact and _is_exact(own)
             return self._one(own)
         # A function has many types and few shapes.

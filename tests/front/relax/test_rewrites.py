@@ -12,7 +12,7 @@ from tvm import relax, te
 from tvm.script import relax as R
 
 import gsl.relax
-from gsl import Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, UntypedWarning
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType
@@ -401,6 +401,21 @@ def test_a_size_that_is_bound_to_a_variable_stays() -> None:
     rule = Subst(op.Divide(X, X), op.Ones(shape=X.shape, dtype="float32"), name="one")
     new = rewritten(rule, function([tensor("x", n)], body, dataflow=False))
     assert lines(new) == ["m = Mul", "ones = ones([m])"]
+
+
+def test_no_tensor_is_made_without_a_virtual_device() -> None:
+    """Equal ones would be shared by calls on several devices, and a result would lose its own."""
+    x, y = (relax.Var(name, relax.TensorType([2], "float32", vdevice=relax.VDevice("llvm", n)))
+            for n, name in enumerate("xy"))  # fmt: skip
+
+    def body(b: Any, x: Any, y: Any) -> Any:
+        return b.emit(relax.Tuple([b.emit(relax.op.add(x, x)), *[b.emit(relax.op.subtract(z, z)) for z in (x, y)]]))
+
+    wl = Workload.from_relax(function([x, y], body))
+    zero = Subst(op.Subtract(X, X), op.Zeros(shape=X.shape, dtype="float32"), name="zero")
+    new = RuleSet([zero, DOUBLE])(wl)
+    assert lines(new.mod)[:3] == ["multiply = multiply(x, 2.0)", "lv1 = subtract(x, x)", "lv2 = subtract(y, y)"]
+    assert "a new tensor has no virtual device" in str(new.trace)
 
 
 def test_deep_functions() -> None:
