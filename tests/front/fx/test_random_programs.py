@@ -13,7 +13,8 @@ from fx_helpers import differences, update_differences
 from torch import nn
 
 from gsl.front import fx
-from gsl.graph import LEAVES, Graph
+from gsl.graph import LEAVES
+from tests.helpers.matrices import made_anew
 
 F = nn.functional
 SEEDS = int(os.environ.get("GSL_SEEDS", "25"))
@@ -64,15 +65,6 @@ def run(program: Any, values: list[Value]) -> list[Value]:
     with torch.no_grad():
         found = program.build()(*own)
     return [*found, *own]
-
-
-def made_anew(view: Graph, source: random.Random, share: float) -> Graph:
-    """A copy of a view in which a rewrite seems to have made some of the canonical calls."""
-    copy = view.copy()
-    for node in copy.nodes:
-        if isinstance(node.op, str) and node.op not in LEAVES and source.random() < share:
-            node.native = None
-    return copy
 
 
 def program_of(seed: int, way: str) -> tuple[Any, list[Value]]:

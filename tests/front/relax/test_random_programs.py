@@ -11,16 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
-from gsl import RuleSet, Subst, Workload, op, pat
-from gsl.front.base import Program
+from gsl import Workload
 from gsl.front.core.handle import handle_of
 from gsl.front.relax import from_module
 from gsl.front.relax.signatures import RelaxSignatures
-from gsl.graph import INPUT, LEAVES, Node
+from gsl.graph import Node
 from tests.front.relax.relax_helpers import tensor
-
-X, Y = pat.Wildcard(), pat.Wildcard()
-SIZE = 3
+from tests.helpers.matrices import RULES, SIZE, made_anew, values
 
 
 def program(seed: int) -> Any:
@@ -80,32 +77,6 @@ def program(seed: int) -> Any:
     return builder.get()
 
 
-RULES = RuleSet([
-    Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relu twice"),
-    Subst(op.Add(X, X), op.Multiply(X, 2.0), name="double"),
-    Subst(op.Multiply(X, 1.0), X, name="one"),
-    Subst(op.Negative(op.Negative(X)), X, name="negative twice"),
-    Subst(op.Add(op.Negative(X), Y), op.Subtract(Y, X), name="subtract"),
-    Subst(op.Dense(X, Y), op.Matmul(X, op.Transpose(Y, axes=(1, 0))), name="spelt out"),
-    Subst(op.ReLU(op.Add(X, Y)), op.Maximum(op.Add(Y, X), 0.0), name="maximum"),
-])  # fmt: skip
-
-
-def values(source: Program) -> list[torch.Tensor]:
-    """What a program computes for some inputs, by the meanings of its view."""
-    found: dict[Any, Any] = {}
-    generator = torch.Generator().manual_seed(0)
-    view = source.load()
-    for node in view:
-        if node.op == INPUT:
-            found[node] = torch.randn(SIZE, SIZE, generator=generator)
-        elif node.op in LEAVES:
-            found[node] = node.attrs["value"]
-        elif node.effect is None:
-            found[node] = source.evaluate(node, [found[operand] for operand in node.operands])
-    return [found[node] for node in view.outputs]
-
-
 @given(st.integers(0, 10_000), st.booleans())
 @settings(max_examples=60)
 def test_random_programs(seed: int, iterative: bool) -> None:
@@ -120,6 +91,16 @@ def test_random_programs(seed: int, iterative: bool) -> None:
         assert new.mod.same_as(module)
     again = new.program.store(new.program.load())
     assert again.module.same_as(new.mod)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.3, 1.0]))
+@settings(max_examples=60)
+def test_parts_made_anew(seed: int, share: float) -> None:
+    old = from_module(program(seed))
+    new = old.store(made_anew(old.load(), random.Random(seed), share))
+    relax.analysis.well_formed(new.module)
+    for before, found in zip(values(old), values(new), strict=True):
+        torch.testing.assert_close(found, before)
 
 
 @given(st.integers(0, 10_000))
