@@ -263,6 +263,23 @@ def test_a_function_that_another_one_calls_keeps_its_parameters() -> None:
     relax.analysis.well_formed(new.mod)
 
 
+def test_a_function_that_another_one_calls_does_not_come_to_return_its_input() -> None:
+    """The caller may write to the result in place, and read the input afterwards."""
+    builder = relax.BlockBuilder()
+    x, y = tensor("x", 2), tensor("y", 2)
+    with builder.function("helper", [x]):
+        builder.emit_func_output(builder.emit(relax.op.maximum(x, x)))
+    helper = builder.get().get_global_var("helper")
+    with builder.function("main", [y]):
+        result = builder.emit(relax.Call(helper, [y]))
+        builder.emit(relax.op.call_inplace_packed("test.add_one", result, inplace_indices=[0], ty_args=x.ty))
+        builder.emit_func_output(y)
+    rule = Subst(op.Maximum(X, X), X, name="once")
+    new = rule(Workload(from_module(builder.get(), function="helper")))
+    assert lines(new.mod, "helper") == ["gv = maximum(x, x)"]
+    assert "must not share memory with %x" in str(new.trace)
+
+
 def test_tied_weights_stay_tied() -> None:
     weight = relax.const(np.ones((3, 3), "float32"))
     module = function([tensor("x", 3, 3)], lambda b, x: b.emit(
