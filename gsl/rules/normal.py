@@ -247,6 +247,21 @@ def matmul_transposed() -> RuleSides:
 
 
 @rule(priority=1)
+def matmul_repeated() -> RuleSides:
+    """x broadcast_to(w) = x w: a product with one matrix, again and again, is one with the matrix
+
+    Where w has two axes, and x has the leading axes of the product. Torch decomposes a linear layer of a tensor that is
+    transposed so.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
+    repeated = op.BroadcastTo(w)
+    spread = pat.Alt(op.Reshape(repeated), repeated)
+    product = op.Matmul(x, spread)
+    keeps = (repeated.shape[-2:] == w.shape) & (spread.shape[-2:] == w.shape)
+    return product, product.like(x, w), keeps, x.shape[:-1] == product.shape[:-1]
+
+
+@rule(priority=1)
 def linear_bias() -> RuleSides:
     """x wᵀ + b = bias_add(x wᵀ, b)
 
@@ -424,7 +439,7 @@ NORMAL = RuleSet(
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
-        power_two, multiply_same, clip_clip, matmul_transposed, linear_bias,
+        power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, linear_bias,
         dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
     ],

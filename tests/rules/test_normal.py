@@ -79,6 +79,30 @@ def test_exports_and_decomposed_exports_become_one_program(name: str) -> None:
             assert structure(shuffled(seed)(before.graph, iterative=True)) == normal
 
 
+class Turned(torch.nn.Module):
+    """A linear layer of a tensor that is transposed, which torch decomposes into a product with the weight repeated."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.layer(x.transpose(0, 1)))
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 4), (2, 5, 3, 4)])
+def test_a_linear_layer_of_a_transposed_tensor_is_one(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    example = (torch.randn(shape),)
+    program = torch.export.export(Turned(), example, dynamic_shapes=({0: torch.export.Dim("n", min=2)},))
+    before = Workload.from_exported(program.run_decompositions())
+    assert before.op_counts()["nn.dense"] == 0
+    after = NORMAL(before, iterative=True)
+    assert calls(after) == calls(NORMAL(Workload.from_exported(program), iterative=True))
+    assert after.op_counts()["nn.dense"] == 1
+    before.compare(after, example).check()
+
+
 Make = Callable[[Build, Node, random.Random], Node]
 
 

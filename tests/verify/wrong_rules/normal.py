@@ -59,6 +59,16 @@ def _() -> RuleSides:
     return product, op.Dense(x, w), (x.ndim >= 2)
 
 
+@wrong("matmul-repeated", condition="")
+def _() -> RuleSides:
+    """one column taken for all"""
+    x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
+    repeated = op.BroadcastTo(w)
+    product = op.Matmul(x, repeated)
+    keeps = (repeated.shape[-2] == w.shape[0]) & (x.shape[:-1] == product.shape[:-1])
+    return product, product.like(x, w), keeps
+
+
 @wrong("dense-leading", condition="")
 def _() -> RuleSides:
     """rows taken apart in another order"""
