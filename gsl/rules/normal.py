@@ -248,7 +248,7 @@ def matmul_transposed() -> RuleSides:
 
 @rule(priority=1)
 def matmul_repeated() -> RuleSides:
-    """x broadcast_to(w) = x w: a product with one matrix, again and again, is one with the matrix
+    """x broadcast_to(w) = x w: a matrix again and again is the matrix
 
     Where w has two axes, and x has the leading axes of the product. Torch decomposes a linear layer of a tensor that is
     transposed so.
@@ -259,6 +259,20 @@ def matmul_repeated() -> RuleSides:
     product = op.Matmul(x, spread)
     keeps = (repeated.shape[-2:] == w.shape) & (spread.shape[-2:] == w.shape)
     return product, product.like(x, w), keeps, x.shape[:-1] == product.shape[:-1]
+
+
+@rule(priority=1)
+def matmul_single() -> RuleSides:
+    """x reshape(w; 1, …, in, units) = x reshape(w; in, units): a batch of one matrix is the matrix
+
+    For a weight w, where x has the leading axes of the product. Torch decomposes an einsum with a weight so.
+    """
+    x, w = pat.Wildcard(), pat.Param()
+    single = op.Reshape(w)
+    product = op.Matmul(x, single)
+    alone = op.Reshape(w, newshape=single.shape[-2:])
+    is_one = (single.ndim > 2) & (attr.prod(single.shape[:-2]) == 1)
+    return product, product.like(x, alone), is_one, x.shape[:-1] == product.shape[:-1]
 
 
 @rule(priority=1)
@@ -439,8 +453,8 @@ NORMAL = RuleSet(
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
-        power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, linear_bias,
-        dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
+        power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,
+        linear_bias, dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
     ],
     tidy=True,

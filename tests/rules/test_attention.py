@@ -242,8 +242,38 @@ def test_what_torch_decomposes_its_own_attention_into_is_found(name: str) -> Non
     assert before.op_counts()["nn.softmax"] == before.op_counts()["any"] == 1
     new = IDIOMS(before, iterative=True)
     assert new.op_counts()["nn.attention"] == 1
-    assert not {"nn.softmax", "any"} & {*new.op_counts()}
+    assert not {"nn.softmax", "any", "multiply"} & {*new.op_counts()}
     torch.testing.assert_close(new.exported.module()(*tensors), function(*tensors), rtol=1e-5, atol=1e-5)
+
+
+FACTORS: dict[str, tuple[Function, float]] = {
+    "queries": (lambda q, k, v, m: F.scaled_dot_product_attention(3 * q, k, v), 3 * D**-0.5),
+    "queries and a mask": (lambda q, k, v, m: F.scaled_dot_product_attention(q / 4, k, v, m, scale=0.5), 0.125),
+    "keys": (lambda q, k, v, m: F.scaled_dot_product_attention(q, k * 2, v, scale=-0.5), -1.0),
+    "queries and keys": (lambda q, k, v, m: ((q * 0.5) @ (k.mT / 2) + m).softmax(-1) @ v, 0.25),
+}
+"""Attention of queries or keys that are multiplied by numbers, with its scale then."""
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_a_factor_of_queries_or_keys_goes_to_the_scale(name: str) -> None:
+    function, scale = FACTORS[name]
+    before = Workload.from_exported(exported(function, *given()))
+    new = IDIOMS(before, iterative=True)
+    (found,) = new.graph.by_op()["nn.attention"]
+    assert found.attrs["scale"] == pytest.approx(scale)
+    assert new.op_counts().total() == 1
+    before.compare(new).check()
+
+
+def test_a_factor_below_zero_stays_where_attention_is_causal() -> None:
+    """Torch's kernels would multiply minus infinity with it."""
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(q, -2 * k, v, is_causal=True)
+
+    before = Workload.from_exported(exported(function, *given()[:3]))
+    before.compare(IDIOMS(before, iterative=True)).check()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

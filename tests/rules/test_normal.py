@@ -103,6 +103,31 @@ def test_a_linear_layer_of_a_transposed_tensor_is_one(shape: tuple[int, ...]) ->
     before.compare(after, example).check()
 
 
+class Einsum(torch.nn.Module):
+    """A linear layer that is written as an einsum, which torch decomposes into a product of batches of one."""
+
+    def __init__(self, equation: str, *shape: int) -> None:
+        super().__init__()
+        self.equation = equation
+        self.weight = torch.nn.Parameter(torch.randn(shape))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(torch.einsum(self.equation, x, self.weight))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shape"), [("bnd,de->bne", (4, 6)), ("bnd,ed->bne", (6, 4)), ("bnd,hde->bhne", (2, 4, 3))]
+)
+def test_a_linear_layer_as_an_einsum_is_a_product_with_a_matrix(equation: str, shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    example = (torch.randn(2, 5, 4),)
+    program = torch.export.export(Einsum(equation, *shape), example)
+    before = Workload.from_exported(program.run_decompositions())
+    after = NORMAL(before, iterative=True)
+    assert calls(after) == calls(NORMAL(Workload.from_exported(program), iterative=True))
+    before.compare(after, example).check()
+
+
 Make = Callable[[Build, Node, random.Random], Node]
 
 

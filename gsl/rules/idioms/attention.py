@@ -262,5 +262,51 @@ def attention_of_two() -> RuleSides:
     return sides(*STEPS, values=2)
 
 
-RULES = (attention, attention_of_two)
+def times_number(x: pat.Pattern) -> tuple[pat.Alt, attr.Expr]:
+    """A tensor times or divided by a number, and the factor."""
+    c, d = pat.Const(ndim=0), pat.Const(ndim=0)
+    step = pat.Alt(x * c, x / d)
+    return step, attr.Match(step, [c.value, 1 / d.value])
+
+
+def without_factor(factor: attr.Expr, source: list[pat.Pattern], target: list[pat.Pattern]) -> RuleSides:
+    """The sides of a rule for attention of queries, keys and values, of which one has a factor that goes to the scale.
+
+    A factor below 0 stays, for torch's kernels of causal attention multiply minus infinity with the scale.
+    """
+    mask = pat.Wildcard()
+    calls = [op.Attention(*source), op.Attention(*source, mask)]
+    whole = pat.Alt(*calls)
+    own = attr.Match(whole, [call.scale for call in calls])
+    scale = factor * attr.Cond(own == None, target[0].shape[-1] ** -0.5, own)  # noqa: E711
+    targets = [call.like(*target, *more, scale=scale) for call, more in zip(calls, ((), (mask,)), strict=True)]
+    return whole, pat.Match(whole, targets), factor > 0
+
+
+@rule()
+def attention_query_factor() -> RuleSides:
+    """attention(q · c, k, v; s) = attention(q, k, v; c · s), and q / c
+
+    For a number c above 0, which leaves the dtype of the queries as it is.
+    """
+    q, k, v = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    scaled, factor = times_number(q)
+    return *without_factor(factor, [scaled, k, v], [q, k, v]), scaled.dtype == q.dtype
+
+
+@rule()
+def attention_key_factor() -> RuleSides:
+    """attention(q, k · c, v; s) = attention(q, k, v; c · s), and k / c
+
+    As attention-query-factor, also where the keys are transposed after that.
+    """
+    q, k, v = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    scaled, factor = times_number(k)
+    turned = op.Transpose(scaled)
+    keys = pat.Alt(turned, scaled)
+    plain = pat.Match(keys, [turned.like(k), k])
+    return *without_factor(factor, [q, keys, v], [q, plain, v]), scaled.dtype == k.dtype
+
+
+RULES = (attention, attention_of_two, attention_query_factor, attention_key_factor)
 """The rules of this family."""

@@ -113,3 +113,21 @@ def _() -> RuleSides:
 def _() -> RuleSides:
     """another factor"""
     return of_groups(scale=1.5)
+
+
+@wrong("attention-query-factor", condition="", examples=20)
+def _() -> RuleSides:
+    """a factor in the place of the scale"""
+    q, k, v, conditions = operands()
+    c = pat.Const(ndim=0)
+    found = op.Attention(q * c, k, v)
+    return found, found.like(q, k, v, scale=c.value), *conditions
+
+
+@wrong("attention-key-factor", condition="", examples=20)
+def _() -> RuleSides:
+    """a divisor taken for a factor"""
+    q, k, v, conditions = operands()
+    c = pat.Const(ndim=0)
+    found = op.Attention(q, k / c, v, scale=0.5)
+    return found, found.like(q, k, v, scale=c.value * 0.5), *conditions, c.value > 0

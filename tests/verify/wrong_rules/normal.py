@@ -69,6 +69,15 @@ def _() -> RuleSides:
     return product, product.like(x, w), keeps
 
 
+@wrong("matmul-single", condition="")
+def _() -> RuleSides:
+    """the first of several matrices"""
+    x, w = pat.Wildcard(), pat.Param(ndim=3)
+    single = op.Reshape(w, ndim=3)
+    product = op.Matmul(x, single)
+    return product, product.like(x, op.Take(single, 0, axis=0)), x.shape[:-1] == product.shape[:-1]
+
+
 @wrong("dense-leading", condition="")
 def _() -> RuleSides:
     """rows taken apart in another order"""
