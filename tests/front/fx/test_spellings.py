@@ -486,6 +486,11 @@ SAME: dict[str, list[C]] = {
         c(torch.einsum, "ij,kj->ik", x, w), c(torch.einsum, "ij,kj->ik", [x, w]),
         c(aten.einsum.default, "ij,kj->ik", [x, w]),
     ],
+    "tensordot": [
+        c(torch.tensordot, x, w, ([1], [1])), c(torch.tensordot, x, w, ((-1,), (-1,))),
+        c(aten.tensordot.default, x, w, [1], [-1]),
+    ],
+    "tensordot of neighbours": [c(torch.tensordot, x, w.mT, 1), c(aten.tensordot.default, x, w.mT, [1], [0])],
     "pad": [
         c(F.pad, x, (1, 2)), c(F.pad, x, (1, 2), "constant", 0.0), c(aten.constant_pad_nd.default, x, [1, 2]),
         c(aten.pad.default, x, [1, 2]),
@@ -799,6 +804,17 @@ def test_single_results_of_several_are_read(call: C) -> None:
     assert fields is not None
     for place, reading in fields.items():
         same(mean(reading), native(call)[place])
+
+
+@pytest.mark.parametrize("call", [
+    c(torch.max, torch.tensor([[2.0, 5.0, 5.0], [1.0, float("nan"), 3.0]]), -1),
+    c("min", long, 1, True), c(aten.min.dim, long, 0),
+], ids=str)  # fmt: skip
+def test_the_places_of_the_largest_elements_are_read(call: C) -> None:
+    once = Once()
+    fields = spellings.read_fields(call.target, once.of(call.args), once.of(call.kwargs), type_of)
+    assert fields is not None
+    same([mean(fields[0]), mean(fields[1])], list(native(call)))
 
 
 @pytest.mark.parametrize("name", ["fused_attention_overrideable", "efficient_attention"])

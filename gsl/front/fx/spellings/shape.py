@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import string
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -219,6 +220,24 @@ def _flip(c: BoundCall) -> Canon:
     return Canon("reverse", (tensor(c, c.input),), {"axis": integers(c.dims)})
 
 
+def _tensordot(c: BoundCall) -> Canon:
+    """Sums over pairs of axes: for a number, the last axes of one tensor and the first ones of the other."""
+    unread_unless(c.out is None and (is_int(c.dims) or isinstance(c.dims, (tuple, list))))
+    ndim = c.ndim(c.a)
+    one, other = (range(ndim - c.dims, ndim), range(c.dims)) if is_int(c.dims) else map(integers, c.dims)
+    return _summed(c, c.a, c.b, one, other)
+
+
+def _summed(c: BoundCall, x: Any, y: Any, one: Sequence[int], other: Sequence[int]) -> Canon:
+    """The einsum that sums over axes of one tensor and those of another."""
+    letters = iter(string.ascii_letters)
+    of_x, of_y = (list(itertools.islice(letters, c.ndim(each))) for each in (x, y))
+    for left, right in zip(one, other, strict=True):
+        of_y[right] = of_x[left]
+    kept = [letter for letter in (*of_x, *of_y) if (letter in of_x) != (letter in of_y)]
+    return Canon("einsum", (fields(c, (x, y)),), {"equation": "".join((*of_x, ",", *of_y, "->", *kept))})
+
+
 def _einsum(c: BoundCall) -> Canon:
     unread_unless(isinstance(c.equation, str))
     return Canon("einsum", (fields(c, c.tensors),), {"equation": c.equation})
@@ -378,6 +397,9 @@ ROWS: Final = (
         read=_repeat_interleave,
         write=lambda s: call(torch.repeat_interleave, s.x, s["repeats"], **options(dim=(s["axis"], None)))),
     row("reverse", words("flip"), "input *dims", read=_flip, write=lambda s: call(torch.flip, s.x, s["axis"])),
+    FxRow("torch.tensordot", "a b dims=2 out=None", _tensordot),
+    FxRow("aten.tensordot.default", "input other dims_self dims_other",
+          lambda c: _summed(c, c.input, c.other, integers(c.dims_self), integers(c.dims_other))),
     row("einsum", "torch.einsum aten.einsum.default", "equation *tensors", read=_einsum,
         write=lambda s: call(torch.einsum, s["equation"], *(s.x if isinstance(s.x, (tuple, list)) else (s.x,)))),
     FxRow("builtins.getattr", "input name", _attribute),
