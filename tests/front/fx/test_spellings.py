@@ -295,6 +295,10 @@ SAME: dict[str, list[C]] = {
     "mul": [
         c(torch.mul, x, y), c(operator.mul, x, y), c("mul", x, y), c(torch.multiply, x, y), c(aten.mul.Tensor, x, y),
     ],
+    "outer": [
+        c(torch.outer, b, v), c("outer", b, v), c(torch.ger, b, v), c(aten.outer.default, b, v),
+        c(aten.ger.default, b, v),
+    ],
     "mul promotes": [c(torch.mul, half, x), c("mul", half, x), c(aten.mul.Tensor, half, x)],
     "div": [
         c(torch.div, x, y), c(operator.truediv, x, y), c("div", x, y), c(torch.true_divide, x, y),
@@ -479,7 +483,7 @@ SAME: dict[str, list[C]] = {
     "tile": [c("repeat", x, 2, 1), c("repeat", x, (2, 1)), c(torch.tile, x, (2, 1)), c(aten.repeat.default, x, [2, 1])],
     "repeat": [
         c(torch.repeat_interleave, x, 2, 1), c("repeat_interleave", x, 2, dim=1),
-        c(aten.repeat_interleave.self_int, x, 2, 1),
+        c(aten.repeat_interleave.self_int, x, 2, 1), c(aten.repeat_interleave.self_int, x, 2, 1, output_size=6),
     ],
     "flip": [c(torch.flip, x, (0, 1)), c("flip", x, 0, 1), c("flip", x, [0, 1]), c(aten.flip.default, x, [0, 1])],
     "einsum": [

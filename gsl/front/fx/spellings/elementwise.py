@@ -233,6 +233,11 @@ def _add_combined(op: str) -> FxLift:
     return read
 
 
+def _outer(c: BoundCall) -> Canon:
+    """The product of each element of one vector with each of another."""
+    return Canon("multiply", (Canon("expand_dims", (tensor(c, c.input),), {"axis": 1}), tensor(c, c.vec2)))
+
+
 def _diff(c: BoundCall) -> Canon:
     """Each element along an axis without the one before it."""
     shape = c.typed(c.input).shape
@@ -319,6 +324,7 @@ _COMBINED: Final = (
         FxRow(words(name), "input tensor1 tensor2 * value=1", _add_combined(op), inplace=True)
         for name, op in (("addcmul", "multiply"), ("addcdiv", "divide"))
     ),
+    FxRow(words("outer ger"), "input vec2", _outer),
     FxRow(words("diff"), "input n=1 dim=-1 prepend=None append=None", _diff),
 )
 

@@ -210,7 +210,7 @@ def _tensor_split(c: BoundCall) -> Canon:
 
 
 def _repeat_interleave(c: BoundCall) -> Canon:
-    unread_unless(c.output_size is None)
+    """``output_size`` is the size that the axis gets, or an error."""
     axis = None if c.dim is None else integer(c.dim)
     return Canon("repeat", (tensor(c, c.input),), {"repeats": integer(c.repeats), "axis": axis})
 
