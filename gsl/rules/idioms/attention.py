@@ -272,7 +272,8 @@ def times_number(x: pat.Pattern) -> tuple[pat.Alt, attr.Expr]:
 def without_factor(factor: attr.Expr, source: list[pat.Pattern], target: list[pat.Pattern]) -> RuleSides:
     """The sides of a rule for attention of queries, keys and values, of which one has a factor that goes to the scale.
 
-    A factor below 0 stays, for torch's kernels of causal attention multiply minus infinity with the scale.
+    A factor below 0 stays, for torch's kernels of causal attention multiply minus infinity with the scale; so does one
+    that is not finite, with which some scores would be numbers and others not.
     """
     mask = pat.Wildcard()
     calls = [op.Attention(*source), op.Attention(*source, mask)]
@@ -280,14 +281,14 @@ def without_factor(factor: attr.Expr, source: list[pat.Pattern], target: list[pa
     own = attr.Match(whole, [call.scale for call in calls])
     scale = factor * attr.Cond(own == None, target[0].shape[-1] ** -0.5, own)  # noqa: E711
     targets = [call.like(*target, *more, scale=scale) for call, more in zip(calls, ((), (mask,)), strict=True)]
-    return whole, pat.Match(whole, targets), factor > 0
+    return whole, pat.Match(whole, targets), (factor > 0) & (factor < math.inf)
 
 
 @rule()
 def attention_query_factor() -> RuleSides:
     """attention(q · c, k, v; s) = attention(q, k, v; c · s), and q / c
 
-    For a number c above 0, which leaves the dtype of the queries as it is.
+    For a finite number c above 0, which leaves the dtype of the queries as it is.
     """
     q, k, v = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     scaled, factor = times_number(q)
