@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isnan
 from typing import Any
 
@@ -63,6 +63,12 @@ class Domain:
         wrong = value.reshape(-1)
         wrong = wrong[~self.has(wrong)]
         return wrong[0].item() if len(wrong) else None
+
+    def within(self, low: int, high: int) -> Domain:
+        """The numbers of the domain from one number to another, if there are some."""
+        first = low if self.step is None else self.low + -(-max(low - int(self.low), 0) // self.step) * self.step
+        found = replace(self, low=max(self.low, first), high=min(self.high, high))
+        return found if found.low <= found.high else self
 
     def mapped(self, tensor: Any) -> Any:
         """Numbers of the domain, one for each element of a tensor: itself where it is one, as a rule."""

@@ -186,6 +186,8 @@ def _places(tensor: Any) -> Iterator[Any]:
 
 def _simpler(part: Any) -> Iterator[Any]:
     """Simpler values than that of an element, or than those of several."""
+    import torch
+
     options = (False,) if str(part.dtype) == "torch.bool" else SIMPLE[: None if part.dtype.is_floating_point else -1]
     first = part.reshape(-1)[:1].tolist() if part.numel() else []
     own = options.index(first[0]) if part.numel() == 1 and first[0] in options else len(options)
@@ -193,7 +195,9 @@ def _simpler(part: Any) -> Iterator[Any]:
     size = abs(first[0]) if part.numel() == 1 else 0
     if 8 < size < math.inf:
         power = math.floor(math.log2(size))
-        yield from (math.copysign(2**power, first[0]), math.copysign(2 ** (power + 1), first[0]))
+        powers = (math.copysign(2**power, first[0]), math.copysign(2 ** (power + 1), first[0]))
+        limits = (torch.finfo if part.dtype.is_floating_point else torch.iinfo)(part.dtype)
+        yield from (number for number in powers if limits.min <= number <= limits.max)
     if part.dtype.is_floating_point and bool((part != part.trunc()).any()):
         yield part.trunc()
 

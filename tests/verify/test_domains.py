@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from math import inf
 from typing import Any
 
 import pytest
@@ -30,6 +31,22 @@ def test_numbers_are_mapped_into_the_domain(given: Any, numbers: list[float]) ->
     assert domain.has(mapped).all()
     assert domain.outside(mapped) is None
     assert eval(f"Domain.of({domain!r})") == domain == Domain.of(domain)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64"])
+@pytest.mark.parametrize("values", ["nonnegative", (5, None), (None, -7), range(0, 200, 3)])
+def test_whole_numbers_of_a_domain_are_those_of_the_dtype(dtype: str, values: Any) -> None:
+    x = pat.Wildcard(dtype=dtype, ndim=1, values=values)
+    domain = Domain.of(values)
+    low, high = (None if abs(end) == inf else int(end) for end in (domain.low, domain.high))
+    same = Subst(op.Clip(x, a_min=low, a_max=high if dtype == "int64" else min(high or 127, 127)), x)
+    assert isinstance(found := same.verify(max_examples=60), Supported), str(found)
+
+
+def test_a_part_of_a_domain() -> None:
+    assert Domain.of("positive").within(-128, 127) == Domain(0, 127, nonzero=True)
+    assert Domain.of(range(-200, 200, 7)).within(-128, 127) == Domain(-123, 127, step=7)
+    assert Domain.of(range(300, 400)).within(-128, 127) == Domain.of(range(300, 400))
 
 
 def test_what_is_outside() -> None:

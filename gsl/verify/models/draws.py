@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from gsl.graph import GETITEM, TUPLE, TensorType
+from gsl.spec import TABLE
 from gsl.spec.math import COMPARISONS
 from gsl.spec.normalise import is_number
 from gsl.verify.kinds import EQUALITIES, MOVES, ORDER
@@ -85,6 +86,8 @@ _DOMAINS: Final[Mapping[str, tuple[int, Callable[[Any], Any]]]] = {
 _STEPS: Final = (0.0, 2.0**-10, 2.0**-13, 2.0**-26)
 """The distances from a whole number that casts to bfloat16, float16 and float32 round off."""
 
+_MOST: Final = 2**60
+"""The largest whole number that is demanded of a leaf, so that twice the distance of two does not overflow."""
 _SMALL_WHOLE: Final = 5
 """The size of the integers that are drawn mostly."""
 _INDICES: Final = ("take", "gather", "scatter")
@@ -123,6 +126,19 @@ def _ends(program: StraightLineProgram) -> set[int]:
     wholes = {torch.iinfo(getattr(torch, dtype)).max + 1 for dtype in changed if "int" in dtype}
     rounded = {2 ** PRECISION[dtype][0] + 1 for dtype in changed if dtype in PRECISION}
     return {times * end for end in wholes for times in (1, 2)} | rounded
+
+
+def _widest(program: StraightLineProgram) -> int:
+    """The bits of the widest integers of which the least and the largest are drawn.
+
+    Where floats take part, float64 has to hold them. A function of a user may divide, and to divide the least of 32
+    bits by -1 ends the process.
+    """
+    if any(step.spec is not None and step.op not in TABLE for step in program.steps):
+        return 16
+    types = [*(kind for _, kind in program.leaves.values()), *(step.kind for step in program.steps)]
+    floats = any(isinstance(kind, TensorType) and is_floating(kind.dtype) for kind in types)
+    return 32 if floats or any(isinstance(value, float) for value in program.literals.values()) else 64
 
 
 def _thresholds(program: StraightLineProgram) -> Iterator[float]:
@@ -177,6 +193,7 @@ class DrawnLeaves:
         """The leaves of which the source asks whether what is made of them is finite."""
         self._ends = sorted(_ends(before) | _ends(after))
         """Whole numbers that some dtype does not have, where casts of integers take part."""
+        self._widest = min(_widest(before), _widest(after))
         thresholds = {*_thresholds(before), *_thresholds(after)}
         self._near = sorted(_whole_near(thresholds))
         """Whole numbers on both sides of those that elements are compared with."""
@@ -265,8 +282,8 @@ class DrawnLeaves:
 
     def whole(self, rng: Rng, name: str, type: TensorType, kind: DrawKind = _small) -> Any:
         """A value for a leaf of integers or booleans: small numbers; of the draws of wide ones those up to the ends of
-        dtypes that casts lead to or from, and all that 8 bits have; of special ones those next to what they are
-        compared with."""
+        their dtype, or of dtypes that casts lead to or from; of special ones those next to what they are compared
+        with."""
         shape: Any = type.shape
         if type.dtype == "bool":
             return torch.from_numpy(np.asarray(rng.integers(0, 2, shape).astype(bool)))
@@ -277,21 +294,25 @@ class DrawnLeaves:
         limits = torch.iinfo(getattr(torch, type.dtype))
         if kind is _special and name in self._below and name not in self._counted:
             low = max(limits.min, -high)
-        chosen = () if name in self._below else self._ends if kind is _wide else self._near if kind is _special else ()
+        chosen = [] if name in self._below else self._chosen(kind, limits)
         if chosen and kind is _wide:
-            reach = int(1.25 * min(2**31, *chosen))
+            reach = int(1.25 * min([2**31, *self._ends]))
             low, high = max(limits.min, -reach), min(limits.max, reach) + 1
-        elif kind is _wide and limits.bits == 8 and name not in self._below:
-            low, high = limits.min, limits.max + 1
         elif rng.integers(3) == 0:
             # Numbers that are indices of almost anything, should they be computed with before they are used.
             low, high = 0, min(high, 2)
         values = np.asarray(rng.integers(low, high, shape))
-        options = [number for number in chosen if limits.min <= number <= min(limits.max, 2**63 - 1)]
-        if options:
-            values = np.where(rng.integers(2, size=shape), rng.choice(options, shape), values)
+        if chosen:
+            values = np.where(rng.integers(2, size=shape), rng.choice(chosen, shape), values)
         if name in self._divisors:
             values = np.where(values == 0, 1, values)
         found = torch.from_numpy(values)
-        found = found if name not in self.wanted else self.wanted[name].mapped(found)
+        if name in self.wanted:
+            found = self.wanted[name].within(max(limits.min, -_MOST), min(limits.max, _MOST)).mapped(found)
         return found.to(getattr(torch, type.dtype))
+
+    def _chosen(self, kind: DrawKind, limits: Any) -> list[int]:
+        """The numbers of a dtype of which many elements are in a draw of a kind."""
+        own = (limits.min, limits.max) if limits.bits <= self._widest else ()
+        chosen = (*self._ends, *own) if kind is _wide else self._near if kind is _special else ()
+        return [number for number in chosen if limits.min <= number <= min(limits.max, 2**63 - 1)]
