@@ -245,9 +245,9 @@ def _attention(
     import torch
 
     shape = o.shape(query)
-    if enable_gqa and o.shape(key)[-3] != shape[-3]:
-        copies, axis = shape[-3] // o.shape(key)[-3], len(shape) - 3
-        key, value = (o("repeat", x, repeats=copies, axis=axis) for x in (key, value))
+    if enable_gqa:
+        heads = len(shape) - 3
+        key, value = (o("repeat", x, repeats=shape[heads] // o.shape(x)[heads], axis=heads) for x in (key, value))
     rank = len(o.shape(key))
     turned = o("transpose", key, axes=(*range(rank - 2), rank - 1, rank - 2))
     scores = o("matmul", query, turned, out_dtype="")
