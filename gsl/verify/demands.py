@@ -301,22 +301,9 @@ class Demands:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""
         return all(self.holds_fact(fact) for fact in self.about.get(draft, ()))
 
-    def allows(self, draft: NodeDraft, name: str) -> Callable[[], bool]:
-        """A test of the conditions in which a draft occurs, for one value after the other of an attribute.
-
-        Those that do not read the attribute are asked once, with the first value.
-        """
-        about = self.about.get(draft, ())
-        reading = [fact for fact in about if name in fact.names]
-        others = [fact for fact in about if name not in fact.names]
-        known: list[bool] = []
-
-        def holds() -> bool:
-            if not known:
-                known.append(all(self.holds_fact(fact) for fact in others))
-            return known[0] and all(self.holds_fact(fact) for fact in reading)
-
-        return holds
+    def allows(self, draft: NodeDraft, name: str) -> bool:
+        """True if the conditions on a draft that read such an attribute hold, as far as they are decided."""
+        return all(self.holds_fact(fact) for fact in self.about.get(draft, ()) if name in fact.names)
 
     def holds_fact(self, fact: Demand) -> bool:
         """True if a condition holds, or is not decided."""

@@ -416,10 +416,9 @@ class Solver:
             if before:  # the last one only if no other fits
                 candidates.sort(key=lambda value: value == before[-1])
             start = self.choices.index(len(candidates) - (len(before) > 0)) if len(candidates) > 1 else 0
-        allowed = self.demands.allows(draft, name)
         for value in chain(_from(candidates, start), self._named(draft, name, candidates)):
             draft.attrs[name] = value
-            if fits(value) and allowed():
+            if fits(value) and self.demands.allows(draft, name):
                 return value
         draft.attrs.pop(name, None)
         raise Dead(f"no value of {name} of {draft!r} fits")
