@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import onnx_ir as ir
 
@@ -19,7 +20,7 @@ from gsl.front.onnx.copying import quick
 from gsl.front.onnx.dims import sizes_of
 from gsl.front.onnx.files import check_version, checked, version_of
 from gsl.front.onnx.infer import declared_types, infer
-from gsl.front.onnx.spellings.reading import SMALL
+from gsl.front.onnx.spellings.reading import SMALL, is_made_by
 from gsl.front.onnx.types import DTYPES, OnnxTypes, const_tensor, data_of
 from gsl.front.tree import Canon
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, Dim, Graph, Node, TensorType, TupleType, Type, UnreadWeight
@@ -34,19 +35,34 @@ INITIALIZER = OnnxOp("Initializer", "gsl")
 """Stands for the operator of an initialiser of which torch has no tensor: of strings, of numbers of four bits."""
 
 
-FORMS: Final[dict[Any, tuple[Rows, bool]]] = {}
-"""The rows by which calls of any model were loaded, and true if the call is one node of its inputs, by the facts on
-which their readings depend."""
+class OnnxForm(NamedTuple):
+    """The reading of calls that differ in nothing but their operands."""
+
+    rows: Rows
+    fact: int
+    """The number of the facts about the result; 0 if each result has its own."""
+    is_whole: bool
+    """True if a call is one node of its operands."""
+    through: tuple[int, ...]
+    """The places of the operands whose nodes the reading covers; the operands of these are those of the rows, too."""
+
+
+FORMS: Final[dict[int, dict[Any, OnnxForm]]] = {}
+"""The forms of calls in models of each version of ONNX's operators, by the facts on which their readings depend."""
+FACTS: Final[dict[Any, int]] = {}
+"""The numbers of facts about values, from 1: they are compared faster than these."""
 MOST: Final = 4096
-"""The number of these that are kept."""
+"""The number of forms that are kept; of facts, eight times as many are."""
+_NUMBERS: Final = itertools.count(1)
 
 _ALONE: Final = frozenset(("Constant", "Identity"))
 """Operators of nodes that may have no view node of their own."""
 _PLAIN: Final = frozenset(map(id, (
-    ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.FLOATS,
-    ir.AttributeType.INTS, ir.AttributeType.STRINGS,
+    ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.INTS,
+    ir.AttributeType.STRINGS,
 )))  # fmt: skip
-"""The kinds of attributes that are numbers and texts, by identity: members of an enumeration take long to be hashed."""
+"""The kinds of attributes that are told apart, by identity: members of an enumeration take long to be hashed. Lists of
+floats are not among them, as 0.0 and -0.0 are equal."""
 
 
 _NAME: Final = quick(ir.Value, "name")
@@ -126,20 +142,15 @@ class OnnxLoader(Loader):
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}
         self._sizes: dict[ir.Value, tuple[Dim, ...] | None] = {}
-        self._forms: dict[Any, tuple[Rows, int, bool]] = {}
-        """The same of this model, by the numbers of facts, with the number of the facts about the result (0: each has
-        its own)."""
+        self._forms = FORMS.setdefault(self.opset, {})
+        self._foreign: dict[Any, OnnxForm] = {}
+        """The forms of calls of other domains, of which users may declare operators."""
         self._facts: dict[ir.Value | None, int] = {None: -1}
         """The number of the facts about each value on which the reading of a call that uses it depends."""
         self._names: list[str | None] = []
         """The names of all values, in order."""
         self.is_flat = not model.functions
         """True if there are neither functions nor graphs in nodes."""
-        self._numbers: dict[Any, int] = {}
-        """The numbers of facts, from 1: they are compared faster than these."""
-        self._told: list[Any] = [None]
-        """The facts by their numbers; ``None`` for those of one value, and of symbolic sizes, which are this model's
-        own."""
 
     def load_checked(self) -> Graph:
         """The view of a model that is not known to be sound. FrontEndError as :func:`gsl.front.onnx.files.checked`.
@@ -206,7 +217,7 @@ class OnnxLoader(Loader):
         declared = self.operators.get(opaque.target_of(node), ()) if self.operators else ()
         canon = self._declared_call(call, declared, places) if declared else spellings.read(call, places)
         if canon is None or not self._tree(native, canon, call, key):
-            self._opaque(native, node, group)
+            self._opaque(native, node, group, key)
         if native is node:
             for place in places:
                 self._field(node, place)
@@ -242,25 +253,22 @@ class OnnxLoader(Loader):
                 return False
             root.type = found
         leaves = {source for sources in tree.sources for source in sources if not isinstance(source, int)}
-        inputs = [value for node in (*call.through, call.node) for value in node.inputs if value is not None]
         through = tuple([node.outputs[0] for node in call.through])
+        inputs = _operands(call.node.inputs, through)
         extra = [value for value in inputs
                  if value not in leaves and value not in through and self.constant(value) is None]  # fmt: skip
-        root.type = self.types.shared(root.type)
         self.link(tree, Reading(native, len(tree.nodes), through), tuple(dict.fromkeys(extra)))
-        if key is not None and not call.looks_around and call.node.op_type not in _ALONE:
-            rows = recorded(tree.nodes, tree.sources, "", [value for value in call.node.inputs if value is not None])
-            is_whole = len(rows) == 1 and rows[0].is_whole and None not in call.node.inputs
-            self._forms[key] = rows, self._fact_of_call(root.type, call.node), is_whole
+        if not call.looks_around:
+            self._note(key, call.node, recorded(tree.nodes, tree.sources, "", inputs), through)
         root.name = name
         return True
 
     # ------------------------------------------------------------ nodes that are read alike
 
     def _load_all(self, nodes: Sequence[ir.Node]) -> None:
-        """Load nodes in order; one that is read as an earlier one was, by the rows of that."""
-        views, facts, forms, types, add = self.views, self._facts, self._forms, self.types.known, self.nodes.append
-        note = self._names.append
+        """Load nodes in order; one that is read as an earlier one was, be it of another model, by the rows of that."""
+        views, facts, add, note = self.views, self._facts, self.nodes.append, self._names.append
+        own, foreign = self._forms, self._foreign
         for node, (inputs, outputs, attributes, op, domain, overload) in zip(nodes, map(PARTS, nodes)):
             if len(outputs) != 1:
                 self._names += map(_NAME, outputs)
@@ -270,90 +278,80 @@ class OnnxLoader(Loader):
             (native,) = outputs
             name, type, shape = _DECLARED(native)
             note(name)
-            known = None
-            if type.__class__ is ir.TensorType and shape is not None:
-                known = types.get((id(type.dtype), shape.dims))
-            key: Any = op, domain, overload, id(self._native_type(native) if known is None else known)
-            if len(inputs) == 1 and not attributes:
+            if type.__class__ is not ir.TensorType or shape is None:
+                type, shape = self._declaration(native)
+            key: Any = op, domain, overload, None if shape is None else (id(type.dtype), shape.dims)
+            looks_at = spellings.THROUGH.get(op)
+            if len(inputs) == 1 and not attributes and looks_at is None:
                 key = key, facts.get(inputs[0]) or self._fact(inputs[0])
             else:
-                key = self._key(key, inputs, attributes)
-            form = forms.get(key)
+                key = self._key(key, inputs, attributes, looks_at)
+            form = (foreign if domain else own).get(key)
             if form is None:
-                everywhere = self._everywhere(key, native, inputs)
-                known_form = FORMS.get(everywhere)
-                if known_form is None:
-                    self._load(node, key)
-                    if everywhere is not None and key in forms:
-                        if len(FORMS) >= MOST:
-                            FORMS.clear()
-                        FORMS[everywhere] = forms[key][0], forms[key][2]
-                    continue
-                rows, is_whole = known_form
-                form = forms[key] = rows, self._fact_of_call(rows[-1].type, node), is_whole
-            rows, fact, is_whole = form
-            if fact:
-                facts[native] = fact
-            if not is_whole:
-                used = [value for value in inputs if value is not None]
-                view = self.replay(rows, Reading(native, len(rows)), [views[value] for value in used], used, "")
-                view.name = name or ""
+                self._load(node, key)
                 continue
-            (row,) = rows
+            if form.fact:
+                facts[native] = form.fact
+            if not form.is_whole:
+                self._replay(node, form)
+                continue
+            (row,) = form.rows
             operands = (views[inputs[0]],) if len(inputs) == 1 else tuple([views[value] for value in inputs])
             views[native] = view = Node(row.op, operands, row.attrs, row.type, name or "", Single(native, inputs))
             add(view)
 
-    def _key(self, call: Any, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr]) -> tuple[Any, ...] | None:
-        """The facts on which the reading of a call depends unless it looks around: its operator and type, its
-        operands, its attributes; ``None`` for attributes that are too much."""
+    def _replay(self, node: ir.Node, form: OnnxForm) -> None:
+        """Load a node that is read as an earlier one was."""
+        (native,), through = node.outputs, tuple([node.inputs[place] for place in form.through])
+        used = _operands(node.inputs, through)
+        reading = Reading(native, len(form.rows), through)
+        self.replay(form.rows, reading, [self.views[value] for value in used], used, "").name = native.name or ""
+
+    def _note(self, key: Any, node: ir.Node, rows: Rows, through: Sequence[ir.Value] = ()) -> None:
+        """Note the rows by which a node was loaded under its key, if it has one."""
+        if key is None or node.op_type in _ALONE:
+            return
+        forms = self._foreign if node.domain else self._forms
+        if len(forms) >= MOST:
+            forms.clear()
+        is_whole = len(rows) == 1 and rows[0].is_whole and None not in node.inputs
+        places = tuple(map(node.inputs.index, through))
+        forms[key] = OnnxForm(rows, _fact_of_call(rows[-1].type, node), is_whole, places)
+
+    def _key(
+        self, call: Any, inputs: Sequence[Any], attributes: Mapping[str, ir.Attr], looks_at: Set[str] | None = None
+    ) -> tuple[Any, ...] | None:
+        """The facts on which the reading of a call depends unless it looks around: its operator and type, its operands
+        and the nodes of some operators that compute them, its attributes; ``None`` for attributes that are too much."""
         parts: list[Any] = [call, *[self._facts.get(value) or self._fact(value) for value in inputs]]
-        if len(inputs) > 1 and len(set(inputs)) < len(inputs):
-            parts.append(tuple([inputs.index(value) for value in inputs]))
+        above = [value for value in inputs if is_made_by(value, looks_at)] if looks_at else ()
+        for value in above:
+            node, is_shared = value.producer(), len(value.uses()) > 1 or value.is_graph_output()
+            parts += is_shared, self._key(None, node.inputs, node.attributes.data)
+        used = _operands(inputs, above) if above else inputs
+        if len(used) > 1 and len(set(used)) < len(used):
+            parts.append(tuple(map(used.index, used)))
         for name, (type, value, ref) in zip(attributes, map(_ATTRIBUTE, attributes.values())):
             kind = id(type)
             if kind not in _PLAIN or ref is not None:
                 return None
             # 0.0 and -0.0 are equal
             parts += name, kind, tuple(value) if isinstance(value, (list, tuple)) else value or str(value)
-        return tuple(parts)
+        return None if above and None in parts else tuple(parts)
 
     def _fact(self, value: ir.Value) -> int:
-        """The number of the facts about a value on which readings depend: its type, its elements where they are few,
-        and the operator that computes it. Integers that may be a shape have a number of their own."""
-        view = self.views[value]
+        """The number of the facts about a value on which readings depend: its type, its elements or sizes where they
+        are few, and the operator that computes it."""
+        view, node = self.views[value], value.producer()
         if isinstance(view.native, OnnxLeaf) and view.op != INPUT:
             is_small = not isinstance(view.attrs, UnreadWeight)
-            number = self._number(view.type, self.constant(value).tobytes() if is_small else False)
+            number = _number(view.type, self.constant(value).tobytes() if is_small else False)
         else:
-            number = self._fact_of_call(view.type, value.producer()) or self._number(None, value)
+            number = _fact_of_call(view.type, node) or _number(
+                view.type, node and (node.op_type, node.domain), self.constant(value) is None, self.sizes(value)
+            )
         self._facts[value] = number
         return number
-
-    def _fact_of_call(self, type: Type | None, producer: ir.Node | None) -> int:
-        """The number of the facts about a value that a node computes, or an input; 0 if it may be a shape."""
-        if _may_be_shape(type):
-            return 0
-        return self._number(type, None if producer is None else (producer.op_type, producer.domain))
-
-    def _number(self, type: Type | None, other: Any) -> int:
-        """The number of a fact: of a type and something else."""
-        number = self._numbers.setdefault((id(type), other), len(self._told))
-        if number == len(self._told):
-            is_plain = type is not None and not meaning.has_symbols(type)
-            self._told.append((type, other) if is_plain else None)
-        return number
-
-    def _everywhere(self, key: Any, native: ir.Value, inputs: Sequence[Any]) -> Any:
-        """The facts themselves behind a key, which tell how a call is read in any model; ``None`` where they don't."""
-        type = self._native_type(native)
-        facts = [self._told[self._facts[value]] if value is not None else False for value in inputs]
-        if key is None or None in facts or meaning.has_symbols(type):
-            return None
-        (op, domain, overload, _), *rest = key
-        if OnnxOp(op, domain, overload) in self.operators:
-            return None
-        return op, domain, overload, self.opset, type, *facts, *rest[len(inputs) :]
 
     def is_value(self, operand: Any, native: Any) -> bool:
         return operand in self.views
@@ -372,8 +370,9 @@ class OnnxLoader(Loader):
         model = groups.called(self.model, function, types, self.types.names.get)
         return OnnxLoader(model, self.declared).load()
 
-    def _opaque(self, native: Any, node: ir.Node, group: tuple[Subgraph, Mapping[str, Any]] | None) -> None:
-        """Add the one node of a call that stays as it is, be it that of a group."""
+    def _opaque(self, native: Any, node: ir.Node, group: tuple[Subgraph, Mapping[str, Any]] | None, key: Any) -> None:
+        """Add the one node of a call that stays as it is, be it that of a group, and note it under its key unless a
+        size of its type is a symbol of its own."""
         op, attrs = (opaque.target_of(node), opaque.attributes(node)) if group is None else group
         inputs = tuple([value for value in node.inputs if value is not None])
         extra = opaque.captured(list(opaque.bodies(node)))
@@ -386,6 +385,8 @@ class OnnxLoader(Loader):
             effect=opaque.effect_of(node), deps=tuple([self.views[value] for value in extra]),
         )  # fmt: skip
         self.add(native, view)
+        if native is not node and group is None and view.effect is None and not meaning.has_symbols(type):
+            self._note(key, node, recorded([view], [inputs], "", inputs))
 
     def _field(self, node: ir.Node, place: int) -> None:
         """Add one of several results of a node."""
@@ -424,7 +425,10 @@ class OnnxLoader(Loader):
             return None
         if any(getattr(operand.attrs["value"], "nbytes", 0) > FEW for operand in view.operands):
             return None
-        return meaning.evaluate(TABLE[view.op], [part.attrs["value"] for part in view.operands], view.attrs).numpy()
+        try:
+            return meaning.evaluate(TABLE[view.op], [part.attrs["value"] for part in view.operands], view.attrs).numpy()
+        except (IndexError, RuntimeError):
+            return None  # the model fails there when it runs
 
     def sizes(self, value: ir.Value | None) -> tuple[Dim, ...] | None:
         """The integers of a shape that is written in the model, or computed from the sizes of tensors; ``None`` if
@@ -445,12 +449,15 @@ class OnnxLoader(Loader):
     def _native_type(self, value: ir.Value) -> Type | None:
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
-            known = self.types.of(value)
-            if known is None and (value.type is None or value.shape is None):
-                found = self._declared.get(value.name or "")
-                known = None if found is None else self.types.tensor(*found)
-            self._types[value] = known
+            self._types[value] = self.types.tensor(*self._declaration(value))
         return self._types[value]
+
+    def _declaration(self, value: ir.Value) -> tuple[Any, Any]:
+        """The type and the shape that the model declares, or that ONNX infers; none for what is no tensor."""
+        type, shape = value.type, value.shape
+        if type is None or shape is None:
+            type, shape = self._declared.get(value.name or "", (type, shape))
+        return (type, shape) if isinstance(type, ir.TensorType) else (None, None)
 
 
 def _tensor_of(value: ir.Value) -> Any:
@@ -460,6 +467,24 @@ def _tensor_of(value: ir.Value) -> Any:
     except (TypeError, ValueError):
         return None
     return None if tensor is None or tensor.dtype not in DTYPES else tensor
+
+
+def _operands(inputs: Sequence[Any], through: Sequence[Any]) -> list[ir.Value]:
+    """The operands of the nodes that compute some values, and those of a node that is read together with them."""
+    lists = [*[value.producer().inputs for value in through], inputs]
+    return [value for each in lists for value in each if value is not None]
+
+
+def _number(*facts: Any) -> int:
+    """The number of some facts."""
+    if len(FACTS) >= 8 * MOST:
+        FACTS.clear()
+    return FACTS.setdefault(facts, next(_NUMBERS))
+
+
+def _fact_of_call(type: Type | None, node: ir.Node | None) -> int:
+    """The number of the facts about a value that a node computes, or an input; 0 if it may be a shape."""
+    return 0 if _may_be_shape(type) else _number(type, node and (node.op_type, node.domain))
 
 
 def _may_be_shape(type: Type | None) -> bool:

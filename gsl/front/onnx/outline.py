@@ -20,6 +20,9 @@ FIRST: Final = 16
 _ANYWHERE: Final = frozenset((*LEAVES, INITIALIZER))
 """What any operand may be: a value that is given, or a literal that a reading makes."""
 
+_THROUGH: Final = frozenset(chain.from_iterable(spellings.THROUGH.values()))
+"""The operators of nodes that may be read together with one that uses them."""
+
 _Reading = tuple[Collection[Op], Collection[Op]]
 """The operators of the calls as which a node may be read: of that which gives its value, and of those below it."""
 
@@ -56,7 +59,7 @@ def may_have(model: ir.Model, operators: Mapping[str, DeclaredSpec], fits: Calla
                     above.update(made[value])
             except KeyError:
                 return True  # the model is not sound: who reads it will tell
-            through = [made[value][0] for value in inputs if made[value]] if op in spellings.THROUGH else ()
+            through = [made[value][0] for value in inputs if made[value]] if op in _THROUGH else ()
             for value in outputs:
                 made[value] = (*number, *through) if through else number
             if attributes:

@@ -51,10 +51,9 @@ class OnnxTypes:
         self.symbols: dict[str, SymDim] = {}
         """The symbols of the named sizes."""
         self._unknown = 0
-        self.known: dict[Any, TensorType] = {}
+        self._known: dict[Any, TensorType] = {}
         """The types without unknown sizes, by the identity of the dtype and the sizes. Members of an enumeration take
         long to be hashed."""
-        self._shared: dict[Type | None, Type | None] = {}
 
     @property
     def names(self) -> Mapping[Any, str]:
@@ -72,16 +71,12 @@ class OnnxTypes:
     def plain(self, dtype: Any, shape: Any) -> Any:
         """The type of the view for a dtype and a shape; ``None`` for a dtype that it does not have."""
         dims = shape.dims
-        found = self.known.get((id(dtype), dims))
+        found = self._known.get((id(dtype), dims))
         if found is None and dtype in DTYPES:
             found = TensorType(tuple(map(self.dim, dims)), DTYPES[dtype])
             if not shape.has_unknown_dim():
-                self.known[id(dtype), dims] = found
+                self._known[id(dtype), dims] = found
         return found
-
-    def shared(self, type: Type | None) -> Type | None:
-        """The type of a call, the same one for equal ones."""
-        return self._shared.setdefault(type, type)
 
     def dim(self, size: Any) -> Dim:
         """A size of a shape."""

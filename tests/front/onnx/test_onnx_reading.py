@@ -12,7 +12,7 @@ import pytest
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, UntypedWarning
-from gsl.front.onnx import load
+from gsl.front.onnx import load, spellings
 from gsl.operators import ort
 from tests.front.onnx.onnx_helpers import check, model, workload
 
@@ -258,6 +258,13 @@ GROUPS: dict[str, Any] = {
 GELU: dict[str, Any] = {
     "body": "y = com.microsoft.QuickGelu<alpha: float = 1.5>(x)", "others": ', "com.microsoft" : 1',
 }  # fmt: skip
+SQUARE: dict[str, Any] = {"inputs": "float[2,2] x, float[2,2] z", "outputs": "float[2,2] y"}
+TURNED = "t = Transpose<perm: ints = [{}]>({}) y = MatMul(x, t)"
+ROOT = "s = Sqrt(x) y = Reciprocal(s)"
+TO_SHAPE: dict[str, Any] = {"body": "s = Shape(z) y = Reshape(x, s)", "outputs": "float[m,n] y"}
+AXES: dict[str, Any] = {
+    "inputs": "float[2,3] x, float[1] z", "outputs": "float[m,n,k] y", "more": "int64[2] c = {1, 0}, int64[1] i = {0}",
+}  # fmt: skip
 PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "version": ({**GROUPS, "opset": 21}, {**GROUPS, "opset": 18}),
     "attribute": ({"body": LEAKY.format(0.5)}, {"body": LEAKY.format(0.25)}),
@@ -270,6 +277,18 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "above": ({"body": "t = MatMul(x, w) y = Add(t, b)", "inputs": "float[2,3] x, float[3,3] w, float[3] b"},
               {"body": "t = Add(x, x) y = Add(t, b)", "inputs": "float[2,3] x, float[3,3] w, float[3] b"}),
     "left out": (CLIP, {**CLIP, "body": "y = Clip(x, , c)"}),
+    "attribute above": ({**SQUARE, "body": TURNED.format("1, 0", "z")}, {**SQUARE, "body": TURNED.format("0, 1", "z")}),
+    "operands of one above": ({**SQUARE, "body": TURNED.format("1, 0", "x")},
+                              {**SQUARE, "body": TURNED.format("1, 0", "z")}),
+    "one above used twice": ({"body": "s = Sqrt(x) r = Reciprocal(s) y = Abs(r)"},
+                             {"body": "s = Sqrt(x) r = Reciprocal(s) y = Add(r, s)"}),
+    "one above as an output": ({"body": ROOT}, {"body": ROOT, "outputs": "float[2,3] y, float[2,3] s"}),
+    "computed shape": ({**TO_SHAPE, "inputs": "float[2,3] x, float[3,2] z"},
+                       {**TO_SHAPE, "inputs": "float[2,3] x, float[1,6] z"}),
+    "written shape": ({**AXES, "body": "a = Gather(c, i) y = Unsqueeze(x, a)"},
+                      {**AXES, "body": "s = Shape(z) a = Gather(s, i) y = Unsqueeze(x, a)"}),
+    "names of sizes": ({"body": "y = Abs(x)", "inputs": "float[n,3] x"},
+                       {"body": "y = Abs(x)", "inputs": "float[m,3] x"}),
 }  # fmt: skip
 
 
@@ -298,4 +317,41 @@ def test_few_readings_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "MOST", 5)
     for number in range(12):
         assert len(workload(LEAKY.format(number / 4)).graph) == 2
-    assert 0 < len(load.FORMS) <= 5
+    assert 0 < sum(map(len, load.FORMS.values())) <= 5
+    assert 0 < len(load.FACTS) <= 40
+
+
+def test_a_node_is_read_once_for_all_that_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    found = spellings.read
+    monkeypatch.setattr(load, "FORMS", {})
+    monkeypatch.setattr(spellings, "read", lambda call, places: read.append(call.node.op_type) or found(call, places))
+    layer = """a{0} = Abs(x{0}) s{0} = Shape(a{0}) n{0} = Slice(s{0}, i, j) h{0} = Concat<axis: int = 0>(n{0}, k)
+        r{0} = Reshape(a{0}, h{0}) t{0} = Transpose(w) m{0} = MatMul(r{0}, t{0}) q{0} = Sqrt(m{0})
+        x{1} = Reciprocal(q{0})"""
+    body = " ".join([layer.format(place, place + 1) for place in range(4)])
+    weights = "int64[1] i = {0}, int64[1] j = {1}, int64[1] k = {3}, float[3,3] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}"
+    first = workload(body, "float[n,3] x0", "float[n,3] x4", more=weights)
+    assert first.op_counts() == dict.fromkeys(
+        ("abs", "onnx::Shape", "strided_slice", "concatenate", "reshape", "nn.dense", "rsqrt"), 4
+    )
+    assert sorted(read) == [
+        "Abs", "Abs", "Concat", "MatMul", "Reciprocal", "Reshape", "Shape", "Slice", "Sqrt", "Transpose",
+    ]  # fmt: skip
+    assert Workload(first.model).text() == first.text()
+    assert len(read) == 10
+
+
+def test_of_sizes_that_nothing_tells_none_are_equal() -> None:
+    text = "a = NonZero(x) b = NonZero(x) y = Concat<axis: int = 1>(a, b)"
+    for _ in range(2):
+        graph = workload(text, outputs="int64[2,n] y", more="int64[2,?] a, int64[2,?] b").graph
+        first, second = (node.shape for node in graph if str(node.op) == "onnx::NonZero")
+        assert first != second
+
+
+def test_what_fails_when_the_model_runs_is_kept() -> None:
+    wl = workload(
+        "g = Gather(c, i) y = Reshape(x, g)", more="int64[2] c = {3, 2}, int64[2] i = {0, 7}", outputs="float[m,n] y"
+    )
+    assert wl.op_counts() == {"take": 1, "onnx::Reshape": 1}

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxLift, OnnxScope, OnnxUnread, unread_unless
+from gsl.front.onnx.spellings.reading import THROUGH, OnnxCall, OnnxLift, OnnxScope, OnnxUnread, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget
 from gsl.front.tree import Canon
 from gsl.graph import Node
@@ -29,8 +29,6 @@ READINGS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
     row.name: (frozenset((row.op, *row.also)) - {""}, frozenset(row.inner)) for row in _ROWS if row.name
 }
 """The operators that readings of a node may have: of the call that gives its value, and of those below it."""
-THROUGH: Final = frozenset(("Equal", "Reshape", "Sqrt", "Transpose", "Unsqueeze"))
-"""The operators of nodes that may be read together with the one that uses them."""
 WRITERS: Final[Mapping[str, Lower]] = {**LOWERED, **{row.op: row.write for row in _ROWS if row.op}}
 
 MISSING: Final[Mapping[str, str]] = {
@@ -72,11 +70,7 @@ def _is_told(canon: Canon, call: OnnxCall) -> bool:
                 calls.append(operand)
             elif isinstance(operand, ir.Value) and not any(operand in node.inputs for node in nodes):
                 return False
-    return (
-        canon.op in roots
-        and inner.issuperset([each.op for each in calls[1:]])
-        and THROUGH.issuperset([node.op_type for node in call.through])
-    )
+    return canon.op in roots and inner.issuperset([each.op for each in calls[1:]])
 
 
 def write(op: str, attrs: Mapping[str, Any], operands: Sequence[Any], target: OnnxTarget) -> Any:

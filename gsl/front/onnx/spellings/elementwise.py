@@ -79,11 +79,11 @@ def _comparison(name: str) -> Lower:
     return write
 
 
-def _read_after(inner: str, op: str, both: str) -> OnnxLift:
+def _read_after(op: str, both: str) -> OnnxLift:
     """The reader of a function; where another node computes its operand for it alone, the two are one call."""
 
     def read(r: OnnxCall) -> Canon:
-        node = r.inner(r.x, inner)
+        node = r.inner(r.x)
         if node is None:
             return Canon(op, r.inputs)
         r.through.append(node)
@@ -263,7 +263,7 @@ ROWS: Final = (
         "logical_not", w.write("logical_or", w.write("isinf", x), w.write("isnan", x)))),
     row("trunc", "", lambda w, x: (
         w.write("multiply", w.write("sign", x), w.write("floor", w.write("abs", x))) if is_float(w.dtype) else x)),
-    row("reciprocal", "Reciprocal", read=_read_after("Sqrt", "reciprocal", "rsqrt"), also=("rsqrt",)),
+    row("reciprocal", "Reciprocal", read=_read_after("reciprocal", "rsqrt"), also=("rsqrt",)),
     row("rsqrt", "", lambda w, x: w.write("reciprocal", w.write("sqrt", x))),
     _calculation("add", "Add", _read_add, ("nn.bias_add",)),
     _calculation("subtract", "Sub"),
@@ -280,7 +280,7 @@ ROWS: Final = (
     row("not_equal", "", lambda w, x, y: w.call("Not", w.write("equal", x, y))),
     *(OnnxRow(f"logical_{name.lower()}", name, _logic(name), calculated(f"logical_{name.lower()}"))
       for name in ("And", "Or", "Xor")),
-    row("logical_not", "Not", _logic("Not"), _read_after("Equal", "logical_not", "not_equal"),
+    row("logical_not", "Not", _logic("Not"), _read_after("logical_not", "not_equal"),
         also=("not_equal",)),
     *(_calculation(f"bitwise_{name.lower()}", f"Bitwise{name}") for name in ("And", "Or", "Xor")),
     row("bitwise_not", "BitwiseNot", lambda w, x: w.call("Not" if w.dtype == "bool" else "BitwiseNot", x)),

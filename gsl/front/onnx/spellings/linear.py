@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from gsl.front.core.lower import Lower, all_heads, attention, known
-from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, is_float, unread_unless
+from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, is_float, is_made_by, unread_unless
 from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
 from gsl.graph import Dim
@@ -29,7 +29,7 @@ def _dense(w: OnnxLowering, data: Any, weight: Any, bias: Any = None, *, out_dty
 
 def _read_matmul(r: OnnxCall) -> Canon:
     a, b = r.inputs
-    turned = r.producer(b, "Transpose")
+    turned = r.producer(b)
     is_layer = turned is not None and r.type(1).ndim == 2 and r.type(0).ndim > 1
     if turned is not None and is_layer and tuple(OnnxCall(turned, r.scope).attr("perm", (1, 0))) == (1, 0):
         r.through.append(turned)
@@ -71,10 +71,10 @@ def _bias_add(w: OnnxLowering, data: Any, bias: Any, axis: int) -> Any:
 
 def bias_of(r: OnnxCall, data: Any, other: Any) -> Canon:
     """``data + other`` as a bias, of a product or a convolution; Unread if it is none."""
-    if not r.is_made_by(data, "MatMul", "Gemm", "Conv", "ConvTranspose"):
+    if not is_made_by(data, ("MatMul", "Gemm", "Conv", "ConvTranspose")):
         raise OnnxUnread
     shape, own = r.type_of(data).shape, r.type_of(other).shape
-    axis = 1 if r.is_made_by(data, "Conv", "ConvTranspose") else len(shape) - 1
+    axis = 1 if is_made_by(data, ("Conv", "ConvTranspose")) else len(shape) - 1
     unread_unless(0 < len(own) <= len(shape) and axis >= 0)
     unread_unless(own == (shape[axis],) + (1,) * (len(own) - 1) and len(own) == len(shape) - axis)
     bias = r.vector(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -15,6 +15,14 @@ from gsl.graph import Dim, TensorType, Type
 
 SMALL: Final = 128
 """The number of bytes up to which a literal is part of what tells readings apart."""
+
+
+_TO_VECTORS: Final = frozenset(("Reshape", "Unsqueeze"))
+THROUGH: Final[Mapping[str, frozenset[str]]] = {
+    "Add": _TO_VECTORS, "PRelu": _TO_VECTORS, "Concat": frozenset(("Unsqueeze",)), "MatMul": frozenset(("Transpose",)),
+    "Not": frozenset(("Equal",)), "Reciprocal": frozenset(("Sqrt",)),
+}  # fmt: skip
+"""The operators of nodes that may be read together with the one that uses them, by the operator of that one."""
 
 
 class OnnxUnread(Exception):
@@ -52,8 +60,7 @@ class OnnxCall:
         self.through: list[ir.Node] = []
         """The other nodes that the reading covers, operands first."""
         self.looks_around = False
-        """True if the reading depends on more than the node, the types and producers of its operands, and small
-        literals."""
+        """True if the reading depends on large literals."""
         inputs = list(node.inputs)
         while inputs and inputs[-1] is None:
             inputs.pop()
@@ -85,11 +92,6 @@ class OnnxCall:
         if not isinstance(found, TensorType):
             raise OnnxUnread
         return found
-
-    @property
-    def result(self) -> TensorType:
-        """The type that the model tells of the result."""
-        return self.type_of(self.node.outputs[0])
 
     def sizes(self, place: int = 0, first: int = 0) -> tuple[int, ...]:
         """The sizes of an operand from an axis on. Unread where one is not known."""
@@ -145,32 +147,29 @@ class OnnxCall:
         found = plain_number(self.constant(place))
         return value if found is None else LiteralOperand(found)
 
-    def producer(self, value: Any, *ops: str) -> ir.Node | None:
-        """The node of one of these operators of ONNX that makes a value; ``None`` if another one does."""
-        if not self.is_made_by(value, *ops):
-            return None
-        self.looks_around = True
-        return value.producer()  # type: ignore[no-any-return]
+    def producer(self, value: Any) -> ir.Node | None:
+        """The node that makes a value, if it may be read together with this one."""
+        return value.producer() if is_made_by(value, THROUGH.get(self.node.op_type, ())) else None
 
-    def inner(self, value: Any, *ops: str) -> ir.Node | None:
-        """The node of one of these operators of ONNX that makes a value for this node alone; ``None`` if there is none.
-        """
-        node = self.producer(value, *ops)
+    def inner(self, value: Any) -> ir.Node | None:
+        """The same, if it makes the value for this node alone."""
+        node = self.producer(value)
         return None if node is None or len(value.uses()) > 1 or value.is_graph_output() else node
 
     def vector(self, value: Any) -> Any:
         """The tensor of one axis with the elements of a value; ``None`` if there is none in sight."""
         shape = self.type_of(value).shape
-        node = None if len(shape) == 1 else self.producer(value, "Reshape", "Unsqueeze")
+        node = None if len(shape) == 1 else self.producer(value)
         if node is None or self.type_of(node.inputs[0]).shape != shape[:1]:
             return value if len(shape) == 1 else None
         self.through.append(node)
         return node.inputs[0]
 
-    def is_made_by(self, value: Any, *ops: str) -> bool:
-        """True if a node of one of these operators of ONNX makes a value."""
-        node = value.producer()
-        return node is not None and node.op_type in ops and not node.domain
+
+def is_made_by(value: ir.Value | None, ops: Collection[str]) -> bool:
+    """True if a node of one of these operators of ONNX makes a value."""
+    node = None if value is None else value.producer()
+    return node is not None and node.op_type in ops and not node.domain
 
 
 def plain_number(array: Any) -> Any:

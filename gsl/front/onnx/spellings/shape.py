@@ -20,7 +20,7 @@ END: Final = 2**63 - 1
 
 
 def _read_concat(r: OnnxCall) -> Canon:
-    rows = [row for value in r.inputs if (row := r.inner(value, "Unsqueeze")) is not None]
+    rows = [row for value in r.inputs if (row := r.inner(value)) is not None]
     axis = r.attr("axis") % r.type().ndim
     if len(rows) == len(r.inputs):
         calls = [OnnxCall(row, r.scope) for row in rows]
