@@ -7,6 +7,7 @@ so the view need not understand them.
 from __future__ import annotations
 
 import enum
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
 from typing import Any, NoReturn, Protocol
 
@@ -326,14 +327,10 @@ class Writable(Protocol):
 
 def by_operator(nodes: Iterable[Node]) -> dict[Op, list[Node]]:
     """The nodes of each operator, in the order in which they are given."""
-    table: dict[Op, list[Node]] = {}
+    table: defaultdict[Op, list[Node]] = defaultdict(list)
     for node in nodes:
-        group = table.get(node.op)
-        if group is None:
-            table[node.op] = [node]
-        else:
-            group.append(node)
-    return table
+        table[node.op].append(node)
+    return dict(table)
 
 
 class Graph:

@@ -175,8 +175,10 @@ class Splicer:
             high = 0
             for operand in node.operands:
                 users = operand.users
-                if isinstance(users, dict):  # as in add_user, of which there are very many calls
+                if users.__class__ is dict:  # as in add_user, of which there are very many calls
                     users[node] = None
+                elif not users:
+                    operand.users = (node,)
                 else:
                     operand.add_user(node)
                 if operand.index > high:
@@ -185,9 +187,9 @@ class Splicer:
         moved: list[tuple[Node, tuple[Node, ...]]] = []
         for old, new in zip(replacement.old, replacement.new):
             if new is not old:
-                taken = self._link(old, new, created)
+                high, taken = new.index, self._link(old, new, created)
                 for user in taken:
-                    if user.index < new.index:
+                    if user.index < high:
                         moved.append((new, taken))
                         break
         for new, taken in moved:
@@ -297,31 +299,30 @@ class Splicer:
         """
         dead, outputs = self.dead, self.outputs
         touched, less_used = self.graph.touched, self.graph.less_used
-        before = len(dead)
-        for suspect in suspects:
-            if suspect.users or suspect in dead:
+        work = [*suspects]
+        work.reverse()
+        while work:
+            node = work.pop()
+            if node.users or node in dead or node in outputs or node.op == INPUT:
                 continue
-            work = [suspect]
-            while work:
-                node = work.pop()
-                if node.users or node in dead or node in outputs or node.op == INPUT:
-                    continue
-                if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
-                    continue
-                dead.add(node)
-                if touched is not None:
-                    touched.pop(node, None)
-                for operand in node.operands if not node.deps else _needs(node):
-                    if less_used is not None:
-                        less_used[operand] = None
-                    users = operand.users
-                    if isinstance(users, dict):  # as in drop_user, of which there are very many calls
-                        users.pop(node, None)
-                    else:
-                        operand.drop_user(node)
-                    if not operand.users:
-                        work.append(operand)
-        self.size -= len(dead) - before
+            if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
+                continue
+            dead.add(node)
+            self.size -= 1
+            if touched is not None:
+                touched.pop(node, None)
+            for operand in node.operands if not node.deps else _needs(node):
+                if less_used is not None:
+                    less_used[operand] = None
+                users = operand.users
+                if users.__class__ is dict:  # as in drop_user, of which there are very many calls
+                    users.pop(node, None)
+                elif users == (node,):
+                    operand.users = ()
+                else:
+                    operand.drop_user(node)
+                if not operand.users:
+                    work.append(operand)
 
 
 def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:

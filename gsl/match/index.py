@@ -111,19 +111,21 @@ def _sort(nodes: list[Node], rows: Sequence[_Row], depth: int) -> None:
             table = tables.setdefault(hint.path, {})
             for op in hint.ops:
                 table.setdefault(op, []).append(row)
+    known: _Ends = {(): nodes}
     for same, some_rows in alike.items():
-        met = _where_same(nodes, same)
+        pairs = zip(nodes, _ends(same.path, known), _ends(same.other, known))
+        met = [node for node, end, other in pairs if end is other]
         if met:
             _sort(met, some_rows, depth + 1)
     for path, table in tables.items():
         found: dict[Op, list[Node]] = {op: [] for op in table}
-        _distribute(nodes, path, found)
+        _distribute(nodes, path, found, known)
         for op, some in found.items():
             if some:
                 _sort(some, table[op], depth + 1)
 
 
-def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op, list[Node]]) -> None:
+def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op, list[Node]], known: _Ends) -> None:
     """Append each node to the list for the operator of what is at the end of a path from it; of a place, all of it."""
     get, place = lists.get, path[0]
     if place < 0:
@@ -132,31 +134,27 @@ def _distribute(nodes: Sequence[Node], path: tuple[int, ...], lists: Mapping[Op,
                 if op in lists:
                     lists[op].append(node)
         return
-    for node, end in zip(*_ends(nodes, path)):
+    for node, end in zip(nodes, _ends(path, known)):
         found = get(end.op)
         if found is not None:
             found.append(node)
 
 
-def _where_same(nodes: Sequence[Node], hint: SameNode) -> list[Node]:
-    """The nodes from which two paths end at one node."""
-    nodes, ends = _ends(nodes, hint.path)
-    there, others = _ends(nodes, hint.other)
-    if there is not nodes:
-        _, ends = _ends(there, hint.path)
-    return [node for node, end, other in zip(there, ends, others) if end is other]
-
-
-def _ends(nodes: Sequence[Node], path: tuple[int, ...]) -> tuple[Sequence[Node], Sequence[Node]]:
-    """The nodes from which a path by positions of operands leads somewhere, and the nodes at its ends."""
-    ends = nodes
-    for place in path:
+def _ends(path: tuple[int, ...], known: _Ends) -> Sequence[Node]:
+    """The node at the end of a path by positions of operands from each of some nodes, and nowhere if it leads there."""
+    ends = known.get(path)
+    if ends is None:
+        *before, place = path
+        ends = _ends(tuple(before), known)
         try:
             ends = [end.operands[place] for end in ends]
         except IndexError:  # calls of one operator have as many operands, nearly always
-            there = [(node, end) for node, end in zip(nodes, ends) if place < len(end.operands)]
-            nodes, ends = [node for node, _ in there], [end.operands[place] for _, end in there]
-    return nodes, ends
+            ends = [end.operands[place] if place < len(end.operands) else _NOWHERE for end in ends]
+        known[path] = ends
+    return ends
 
 
+_Ends = dict[tuple[int, ...], Sequence[Node]]
+"""The nodes at the ends of paths from some nodes, which are those at the end of the path of no steps."""
+_NOWHERE = Node("nowhere")
 _index = attrgetter("index")

@@ -20,6 +20,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from operator import attrgetter, itemgetter
+from typing import Final
 
 from gsl.errors import PatternError
 from gsl.graph import Below, Graph, Node, Op
@@ -37,6 +38,9 @@ from gsl.pat.variadic import is_open
 PAYS, STEPS = 100, 10
 """The number of nodes from which on it pays to write a function for the search, and the number of steps of a search
 that count as a node."""
+
+GLANCES: Final = 4
+"""The number of nodes that are looked at for equal nodes near to them in the time of one search."""
 
 USER = -2
 """The place of a user, where other places are positions of operands."""
@@ -89,8 +93,7 @@ class Start(Lowered):
     @cached_property
     def asks_for_same(self) -> bool:
         """True if each way in which the search may succeed has a hint of equal nodes."""
-        ways = self.hints.values()
-        return bool(ways) and all(any(isinstance(hint, SameNode) for hint in hints) for hints in ways)
+        return bool(self.hints) and all(map(_same_in, self.hints.values()))
 
     def finder(self, number: int) -> Find:
         """The function that finds the matches from a node, to be called for so many nodes."""
@@ -158,7 +161,7 @@ class Plan(CheckedSource):
 
     def rarest(self, by_op: Mapping[Op, list[Node]]) -> tuple[Start, frozenset[Op]]:
         """The start from the pattern with the fewest nodes that it might be, and the operators of these; some may have
-        no nodes."""
+        no nodes. Of many nodes, those at which two others have to be one are seen at a glance, so they count less."""
         counted: list[tuple[int, Pattern, frozenset[Op]]] = []
         for pattern, known in self._known.items():
             ops = self._operators(pattern, by_op) if known is None else known
@@ -171,11 +174,19 @@ class Plan(CheckedSource):
                 break
         while True:
             least = min(counted, key=itemgetter(0))
+            if least[0] >= PAYS:
+                least = min(counted, key=lambda each: each[0] if each[1] not in self._telling else each[0] / GLANCES)
             try:
                 return self.start(least[1]), least[2]
             except PatternError:
                 # From there, alternatives hide what is connected; from the first anchor they don't.
                 counted.remove(least)
+
+    @cached_property
+    def _telling(self) -> frozenset[Pattern]:
+        """The anchors that have a hint of equal nodes."""
+        start = self.start(self.anchors[0])
+        return frozenset([anchor for anchor in self.anchors if _same_in(hints_of(start, anchor))])
 
     def starts(self) -> Iterator[Start]:
         """The searches from all anchors from which there is one."""
@@ -341,6 +352,11 @@ def hints_of(start: Lowered, anchor: Pattern) -> tuple[Hint | SameNode, ...]:
     far = [hint for hint in (*near, *_further(start, anchor)) if hint.path != first.path]
     second = min(far, key=lambda hint: (hint.path[0] == USER, len(hint.ops)), default=None)
     return (first, *same) if second is None else (first, second, *same)
+
+
+def _same_in(hints: Sequence[Hint | SameNode]) -> bool:
+    """True if one of some hints is of equal nodes."""
+    return any(isinstance(hint, SameNode) for hint in hints)
 
 
 def _same_nodes(start: Lowered, anchor: Pattern) -> tuple[SameNode, ...]:

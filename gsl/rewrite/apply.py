@@ -195,18 +195,15 @@ def apply(
     if iterative:
         limit = max_steps if max_steps is not None else limit_of(source)
     run.local = iterative
-    watch: Watch | None = None
+    watch = Watch(source, keeps=False) if iterative and run.own else None  # which is changed itself
     near: Near | None = None
     while True:
         run.trace.refused.clear()  # what is refused in the end is what counts
         if run.round(strategy, limit, near=near):
             if not iterative:
                 break
-            if watch is None and run.graph is source:  # which is changed itself: from now on
-                watch = Watch(source, len(trace.firings))
-            else:
-                watch = watch or Watch(source)
-                run.watched_by(watch)
+            watch = watch or Watch(source)
+            run.watched_by(watch)
             near = run.near_to_changes()
         elif near is None:
             break

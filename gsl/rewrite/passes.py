@@ -360,4 +360,5 @@ class RulePass:
 def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:
     """The covered nodes from which the new ones are computed."""
     covered = set(inner)
-    return set(reached(covered.intersection(replacement.used), lambda node: covered.intersection(node.operands)))
+    roots = covered.intersection(replacement.used)  # none, nearly always
+    return set(reached(roots, lambda node: covered.intersection(node.operands))) if roots else roots

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping, Sequence
-from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from gsl.attr.evaluate import same
@@ -41,9 +39,11 @@ class Watch:
     it shrinks no more.
     """
 
-    def __init__(self, graph: Graph, firings: int = 0) -> None:
-        self.state = _state(graph)
-        self.firings = firings
+    def __init__(self, graph: Graph, *, keeps: bool = True) -> None:
+        """Without ``keeps``, the first state that is kept is that after the first round in which the graph did not
+        shrink."""
+        self.state = _state(graph) if keeps else None
+        self.firings = 0
         """The number of firings by then."""
         self.least = len(graph)
         """The fewest nodes that it had."""
@@ -54,13 +54,13 @@ class Watch:
         """Look at the graph after a round, in order. Raises FixpointError, with the rewrites that lead back."""
         shrunk = len(graph) < self.least
         self.skip(len(graph))
-        renewed = self.rounds >= self.renewal
-        if shrunk or (not renewed and not self._has_operators(graph)):
+        kept, renewed = self.state, self.rounds >= self.renewal
+        if shrunk or not (renewed or kept is None or _has_operators(graph, kept.ops)):
             return
         state = _state(graph)
-        if _same_states(self.state, state):
+        if kept is not None and _same_states(kept, state):
             raise FixpointError(_circle(trace.firings[self.firings :]))
-        if renewed:
+        if renewed or kept is None:
             self.state, self.firings, self.renewal = state, len(trace.firings), 2 * self.rounds + 1
 
     def wants(self, size: int) -> bool:
@@ -69,18 +69,14 @@ class Watch:
         Of such rounds one in a few is enough: a loop takes a few times as long to be found.
         """
         rounds = self.rounds + 1
-        due = rounds >= self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
-        return due and size >= self.least
+        if size < self.least:
+            return False
+        return self.state is None or rounds >= self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
 
     def skip(self, size: int) -> None:
         """Let a round pass, after which there are so many nodes, without a look at the graph."""
         self.rounds += 1
         self.least = min(self.least, size)
-
-    def _has_operators(self, graph: Graph) -> bool:
-        """True if the graph has the operators of the earlier state in their order, which is cheap to see."""
-        nodes, ops = graph.nodes, self.state.ops
-        return len(nodes) == len(ops) and all(node.op == op for node, op in zip(nodes, ops))
 
 
 def no_end(trace: Trace, limit: int) -> FixpointError:
@@ -140,6 +136,11 @@ def _lines(firings: Sequence[Firing]) -> str:
     return "\n".join(f"  round {firing.round}: {firing}" for firing in firings)
 
 
+def _has_operators(graph: Graph, ops: Sequence[Op]) -> bool:
+    """True if the nodes of a graph have these operators in this order, which is cheap to see."""
+    return len(graph) == len(ops) and all(node.op == op for node, op in zip(graph.nodes, ops))
+
+
 def _state(graph: Graph) -> GraphState:
     return GraphState(
         [node.op for node in graph.nodes],
@@ -154,9 +155,9 @@ def _links(graph: Graph) -> array[int]:
     """The numbers of operands, users and deps of the nodes, and the places of all these, and of the outputs."""
     links, nodes = array("q"), graph.nodes
     for parts in ([node.operands for node in nodes], [node.users for node in nodes], [node.deps for node in nodes]):
-        links.extend(map(len, parts))
-        links.extend(map(_place, chain.from_iterable(parts)))
-    links.extend(map(_place, graph.outputs))
+        links.extend([len(part) for part in parts])
+        links.extend([node.index for part in parts for node in part])
+    links.extend([node.index for node in graph.outputs])
     return links
 
 
@@ -177,5 +178,3 @@ def _same_values(before: Any, after: Any) -> bool:
     tensors = all(hasattr(value, "shape") and hasattr(value, "dtype") for value in (before, after))
     return tensors and bool(before.dtype == after.dtype) and same(before, after)
 
-
-_place = attrgetter("index")

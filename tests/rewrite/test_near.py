@@ -15,7 +15,7 @@ from gsl.graph.splice import Splicer
 from gsl.match import Plan
 from gsl.match.index import candidates
 from gsl.rewrite import apply as rounds
-from gsl.rewrite import cse, near, passes
+from gsl.rewrite import cse, near, passes, termination
 from gsl.rewrite.cse import eliminate_common
 from gsl.rewrite.termination import Watch
 from gsl.rewrite.trace import Trace
@@ -128,12 +128,22 @@ def test_a_loop_is_found_in_rounds_that_leave_the_nodes_out_of_order() -> None:
         RuleSet([there, back]).apply(comb(1, 1500), iterative=True)
 
 
-def test_a_loop_is_found_in_a_graph_that_shrank_before() -> None:
+@pytest.mark.parametrize("own", [False, True])
+def test_a_loop_is_found_in_a_graph_that_shrank_before(own: bool) -> None:
     there = Subst(op.ReLU(op.Tanh(x)), op.Tanh(op.ReLU(x)), name="there")
     back = Subst(op.Tanh(op.ReLU(x)), op.ReLU(op.Tanh(x)), name="back")
     half = Subst(op.Exp(op.Exp(x)), op.Exp(x), name="half")
     with pytest.raises(FixpointError, match=r"back.*go round in circles: after round [1-3]\d the graph is what it was"):
-        RuleSet([half, there, back]).apply(comb(1, 1500), iterative=True)
+        rounds.apply([half, there, back], comb(1, 1500), iterative=True, own=own)
+
+
+def test_no_state_is_kept_of_a_graph_that_shrinks_in_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Graph] = []
+    monkeypatch.setattr(termination, "_state", kept.append)
+    new, trace = rounds.apply([Subst(op.Exp(op.Exp(x)), op.Exp(x))], comb(1, 1500), iterative=True, own=True)
+    assert sum(node.op == "exp" for node in new.nodes) == 1
+    assert trace.firings[-1].round > 3
+    assert not kept
 
 
 def test_what_stays_of_a_match_is_looked_at_again() -> None:
@@ -216,3 +226,16 @@ def test_progress_is_told() -> None:
     told: list[str] = []
     RuleSet([MELT])(comb(2, 1), iterative=True, progress=told.append)
     assert told == ["round 1, 0 rewrites: melt", "round 2, 1 rewrites: melt", "2 rewrites, making the new graph"]
+
+
+def test_a_search_starts_where_equal_nodes_are_seen_at_a_glance() -> None:
+    """Also where there are more of them than of the rarest operator."""
+
+    def make(b: Builder) -> list[Node]:
+        first, second = b.input("x", 4), b.input("y", 4)
+        parts = [b.call("divide", first, second) for _ in range(200)]
+        whole = [b.call("subtract", second, part) for part in parts[1:]]
+        return [b.call("subtract", first, parts[0]), *whole, b.call("subtract", first, second)]
+
+    (where,) = candidates([Subst(op.Subtract(x, op.Divide(x, y)), x).plan], graph(make).by_op())
+    assert [node.op for node in where.nodes] == ["subtract"]
