@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import chain
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -350,10 +350,10 @@ def rotary_embedding() -> RuleSides:
     return rotary_sides(x, tables, [op.Cos(angles), op.Sin(angles)])
 
 
-def with_equal_halves(shape: tuple[int, ...]) -> Any:
-    """Numbers of which both halves are equal along the last axis, for instances of the rule."""
+def with_equal_halves(first: int, shape: tuple[int, ...]) -> Any:
+    """Numbers from one on, of which both halves are equal along the last axis, for instances of the rule."""
     *rows, size = shape
-    half = np.arange(math.prod(rows) * (size // 2)).reshape(*rows, -1) % 5 / 4
+    half = (np.arange(math.prod(rows) * (size // 2)).reshape(*rows, -1) + first) % 5 / 4
     return np.concatenate([half, half], axis=-1)
 
 
@@ -372,7 +372,8 @@ def rotary_embedding_tables() -> RuleSides:
         halves = [match[each].attrs["value"].chunk(2, -1) for each in tables]
         return all(bool((one == other).all()) for one, other in halves)
 
-    halves_are_equal.values = dict.fromkeys(chain(*leaves), with_equal_halves)  # type: ignore[attr-defined]
+    values = {leaf: partial(with_equal_halves, number) for number, pair in enumerate(leaves) for leaf in pair}
+    halves_are_equal.values = values  # type: ignore[attr-defined]
     return *rotary_sides(x, tables, [part(each, 0, x.shape[3] // 2) for each in tables]), halves_are_equal
 
 

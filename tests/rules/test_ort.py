@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from gsl import Subst, Supported, Workload, attr, op, pat
+from gsl import Refuted, Subst, Supported, Workload, attr, op, pat
 from gsl.operators import ort
 from gsl.rules import ORT
 from gsl.rules.ort import RULES, rotary_embedding_tables
+from gsl.verify.mutate import mutants_of
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -165,6 +166,12 @@ def test_tables_with_unequal_halves_stay() -> None:
     module.sin[0, 0, 2, 5] += 0.25
     new = rotary_embedding_tables(Workload.from_torch(module, (torch.rand(2, 3, 5, 8),)))
     assert ort.rotary_embedding.spec.name not in new.op_counts()
+
+
+def test_cosines_are_told_from_sines() -> None:
+    (exchanged,) = (m.rule for m in mutants_of(rotary_embedding_tables) if m.name.endswith("and another exchanged"))
+    assert isinstance(exchanged, Subst)
+    assert isinstance(exchanged.verify(max_examples=20), Refuted)
 
 
 def test_a_wrong_rule_is_refuted() -> None:
