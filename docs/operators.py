@@ -81,9 +81,9 @@ def page() -> str:
 
 def methods() -> Iterator[str]:
     """The paragraphs of the lists of operators that each method of verification covers."""
+    from gsl.verify.kinds import NATIVE
     from gsl.verify.models.field import FIELD
     from gsl.verify.models.integers import INTEGERS
-    from gsl.verify.models.kinds import NATIVE
 
     for title, ops in (
         ("Exact over the integers and in the field:", INTEGERS & FIELD),

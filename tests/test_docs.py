@@ -129,6 +129,12 @@ def test_a_page_that_is_made_is_up_to_date(name: str) -> None:
     assert (ROOT / "docs" / f"{name}.md").read_text() == namespace["page"]()
 
 
+def test_the_lists_of_operators_that_methods_cover_are_up_to_date() -> None:
+    namespace: dict[str, Any] = runpy.run_path(str(ROOT / "docs" / "operators.py"))
+    text = (ROOT / "docs" / "verification.md").read_text()
+    assert namespace["with_methods"](text) == text, "run: python docs/operators.py"
+
+
 def test_the_pictures_are_up_to_date_and_shown() -> None:
     made = dict(pictures.drawn())
     assert set(pictures.FOLDER.iterdir()) == set(made)

@@ -127,6 +127,7 @@ OPS: tuple[OpSpec, ...] = (
         lambda torch, data, equation: torch.einsum(equation, *data),
         {"equation": AttrSpec(REQUIRED, n.equation)},
         examples=(call((e.X, e.rand(4, 5)), equation="bik, kj -> bji"),),
+        torch_names="tensordot",
     ),
     # softmax(query key^T scale + mask) value; scale None is 1 / sqrt(size of the last axis of query). A bool mask
     # says what takes part, a float mask is added.

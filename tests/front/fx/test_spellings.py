@@ -810,17 +810,6 @@ def test_single_results_of_several_are_read(call: C) -> None:
         same(mean(reading), native(call)[place])
 
 
-@pytest.mark.parametrize("call", [
-    c(torch.max, torch.tensor([[2.0, 5.0, 5.0], [1.0, float("nan"), 3.0]]), -1),
-    c("min", long, 1, True), c(aten.min.dim, long, 0),
-], ids=str)  # fmt: skip
-def test_the_places_of_the_largest_elements_are_read(call: C) -> None:
-    once = Once()
-    fields = spellings.read_fields(call.target, once.of(call.args), once.of(call.kwargs), type_of)
-    assert fields is not None
-    same([mean(fields[0]), mean(fields[1])], list(native(call)))
-
-
 @pytest.mark.parametrize("name", ["fused_attention_overrideable", "efficient_attention"])
 def test_attention_for_other_devices_has_its_mask(name: str) -> None:
     operands = tuple([object() for _ in range(4)])

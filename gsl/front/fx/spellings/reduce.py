@@ -26,7 +26,6 @@ from gsl.front.fx.spellings.table import (
     words,
 )
 from gsl.front.tree import Canon
-from gsl.graph import TUPLE
 
 
 def axes(dim: Any) -> tuple[int, ...] | None:
@@ -110,14 +109,7 @@ def _cumsum(c: BoundCall) -> Canon:
 
 
 def _extreme(op: str) -> FxLift:
-    """``max(x, dim)``: the values, and where the first of them are."""
-    places = _arg(f"arg{op}")
-
-    def read(c: BoundCall) -> Canon:
-        values = Canon(op, (tensor(c, c.input),), {"axis": (integer(c.dim),), "keepdims": flag(c.keepdim)})
-        return Canon(TUPLE, (values, places(c)))
-
-    return read
+    return lambda c: Canon(op, (tensor(c, c.input),), {"axis": (integer(c.dim),), "keepdims": flag(c.keepdim)})
 
 
 # ---------------------------------------------------------------- writing
@@ -242,3 +234,4 @@ ROWS: Final = (
     row("cumsum", words("cumsum"), "input dim dtype=None", read=_cumsum, write=_write_cumsum),
 )  # fmt: skip
 FIELDS: Final = tuple(FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min"))
+"""``max(x, dim)`` returns the values and where they are."""
