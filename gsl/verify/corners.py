@@ -1,10 +1,11 @@
 """The behaviour of a rule of which its verdict says nothing: on empty axes, and on numbers that are infinite, none, or
-so large that a product of two overflows."""
+so large that they overflow."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from gsl.errors import GSLError
 from gsl.graph import INPUT, PARAM, Graph, TensorType
@@ -13,7 +14,7 @@ from gsl.verify.instance import generate
 from gsl.verify.models import CornerNumbers, difference_on
 from gsl.verify.search import CounterexampleSearch
 
-EMPTY, NOT_FINITE, HUGE = "empty axes", "infinite numbers or NaN", "numbers whose product overflows"
+EMPTY, NOT_FINITE, HUGE = "empty axes", "infinite numbers or NaN", "numbers that overflow"
 ATTEMPTS = 10
 """The number of attempts to make an instance with an empty axis."""
 INSTANCES = 3
@@ -30,8 +31,14 @@ def corners(search: CounterexampleSearch) -> dict[str, tuple[int, str]]:
         return {
             EMPTY: _seen(search, _empty(search), "small"),
             NOT_FINITE: _seen(search, some, "not finite"),
-            HUGE: _seen(search, some, "huge"),
+            HUGE: _seen(search, [*some, *islice(filter(_is_of_integers, search.equal), INSTANCES)], "huge"),
         }
+
+
+def _is_of_integers(graph: Graph) -> bool:
+    """True if a graph is fed integers, which wrap where they overflow."""
+    types = [node.type for node in graph.nodes if node.op in (INPUT, PARAM)]
+    return any(isinstance(type, TensorType) and "int" in type.dtype for type in types)
 
 
 def _seen(search: CounterexampleSearch, graphs: Iterable[Graph], numbers: CornerNumbers) -> tuple[int, str]:

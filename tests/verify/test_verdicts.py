@@ -203,11 +203,6 @@ WRONG_IN_FEW_CASES = {
                       free.shape == bits.shape, free.dtype == bits.dtype),
     "bytes that wrap": (op.Less(a + 1, b + 1), op.Less(a, b)),
     "bytes that are large": (op.Less(byte, 100), op.Equal(byte, byte)),
-    "differences that wrap": (op.Greater(short - other, 0), op.Greater(short, other)),
-    "the magnitude of the least number": (op.GreaterEqual(op.Abs(m), 0), op.Equal(m, m)),
-    "a successor that wraps": (op.Less(n, n + 1), op.Equal(n, n)),
-    "a product that wraps, and a quotient": (op.FloorDivide(m * 2, 2), m),
-    "a sum that wraps before it is cast": (cast(m + m, "float32"), cast(m, "float32") + cast(m, "float32")),
     "heads of keys and values behind each other": groups(times=1, ndim=4),
     "rows of heads behind each other": (repeated, op.Tile(image, reps=attr.Tuple(1, many.shape[2], 1, 1)), *of_heads),
     "int64 by way of int32": (cast(n, "int32", "int64"), n),
@@ -363,16 +358,16 @@ def test_mutants_cover_operands_literals_guards_and_outputs() -> None:
 
 
 def test_a_condition_that_is_left_out_is_tried_where_it_does_not_hold() -> None:
-    x, c = pat.Wildcard(dtype="float32"), pat.Const()
+    c = pat.Const()
     scaled = op.ReLU(x * c)
-    where = [c.value > 0, c.value > -10, x.ndim == 2]
+    where = [c.value > 0, c.value > -10, x.dtype == "float32"]
     rule = Subst(scaled, op.ReLU(x) * c, where=where, name="scale")
     mutants = rule.verify(max_examples=60, mutate=True).mutants
     assert mutants is not None
     assert [name for name in mutants.refuted if "condition" in name] == ["without the condition (Const.value > 0)"]
     # What is less than -10 is not positive.
     assert mutants.equivalent == ("without the condition (Const.value > -10)",)
-    assert mutants.unneeded == ("without the condition (Wildcard.ndim == 2)",)
+    assert mutants.unneeded == ("without the condition (Wildcard.dtype == 'float32')",)
     assert mutants.share == 1.0
 
 

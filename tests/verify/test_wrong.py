@@ -136,7 +136,7 @@ def test_one_of_two_conditions_is_suggested_and_which_wildcards_are_meant() -> N
 
 
 def test_two_conditions_that_only_together_tell_are_suggested() -> None:
-    """A positive factor, and no integers, which wrap: neither of these alone is enough."""
+    """A positive factor, and no integers of 8 bits, which wrap: neither of these alone is enough."""
     found = WRONG["scale through relu"].make().verify()
     assert isinstance(found, Refuted)
     assert found.suggestion is not None

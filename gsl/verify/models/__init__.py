@@ -43,7 +43,7 @@ def comparison_on(
 def difference_on(before: Graph, after: Graph, numbers: CornerNumbers, *, seed: int) -> str | None:
     """The first difference of two graphs on such numbers, in words; empty if there is none.
 
-    It is an element that is finite before, and another one after, by more than what could be rounding; of huge numbers,
+    It is an element that is finite before, and another one after, by more than what could be rounding; of huge floats,
     one that is not finite after. ``None`` where the first graph has no value at all.
     """
     from gsl.verify.models.methods import difference_at

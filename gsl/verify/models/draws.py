@@ -129,7 +129,7 @@ def _ends(program: StraightLineProgram) -> set[int]:
 
 
 def _widest(program: StraightLineProgram) -> int:
-    """The bits of the widest integers of which the least and the largest are drawn.
+    """The bits of the widest integers of which the least and the largest may be drawn.
 
     Where floats take part, float64 has to hold them. A function of a user may divide, and to divide the least of 32
     bits by -1 ends the process.
@@ -282,8 +282,8 @@ class DrawnLeaves:
 
     def whole(self, rng: Rng, name: str, type: TensorType, kind: DrawKind = _small) -> Any:
         """A value for a leaf of integers or booleans: small numbers; of the draws of wide ones those up to the ends of
-        their dtype, or of dtypes that casts lead to or from; of special ones those next to what they are compared
-        with."""
+        dtypes that casts lead to or from, and all that 8 bits have; of huge ones all that the dtype has; of special
+        ones those next to what they are compared with."""
         shape: Any = type.shape
         if type.dtype == "bool":
             return torch.from_numpy(np.asarray(rng.integers(0, 2, shape).astype(bool)))
@@ -295,7 +295,7 @@ class DrawnLeaves:
         if kind is _special and name in self._below and name not in self._counted:
             low = max(limits.min, -high)
         chosen = [] if name in self._below else self._chosen(kind, limits)
-        if chosen and kind is _wide:
+        if chosen and kind is not _special:
             reach = int(1.25 * min([2**31, *self._ends]))
             low, high = max(limits.min, -reach), min(limits.max, reach) + 1
         elif rng.integers(3) == 0:
@@ -313,6 +313,7 @@ class DrawnLeaves:
 
     def _chosen(self, kind: DrawKind, limits: Any) -> list[int]:
         """The numbers of a dtype of which many elements are in a draw of a kind."""
-        own = (limits.min, limits.max) if limits.bits <= self._widest else ()
-        chosen = (*self._ends, *own) if kind is _wide else self._near if kind is _special else ()
+        whole = kind is _huge or (kind is _wide and limits.bits == 8)
+        own = (limits.min, limits.max) if whole and limits.bits <= self._widest else ()
+        chosen = (*self._ends, *own) if kind is _wide else self._near if kind is _special else own
         return [number for number in chosen if limits.min <= number <= min(limits.max, 2**63 - 1)]

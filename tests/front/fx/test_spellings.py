@@ -494,7 +494,7 @@ SAME: dict[str, list[C]] = {
         c(torch.tensordot, x, w, ([1], [1])), c(torch.tensordot, x, w, ((-1,), (-1,))),
         c(aten.tensordot.default, x, w, [1], [-1]),
     ],
-    "tensordot of neighbours": [c(torch.tensordot, x, w.mT, 1), c(aten.tensordot.default, x, w.mT, [1], [0])],
+    "tensordot of neighbours": [c(torch.tensordot, x, v, 1), c(aten.tensordot.default, x, v, [1], [0])],
     "pad": [
         c(F.pad, x, (1, 2)), c(F.pad, x, (1, 2), "constant", 0.0), c(aten.constant_pad_nd.default, x, [1, 2]),
         c(aten.pad.default, x, [1, 2]),

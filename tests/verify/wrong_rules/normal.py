@@ -61,12 +61,11 @@ def _() -> RuleSides:
 
 @wrong("matmul-repeated", condition="")
 def _() -> RuleSides:
-    """one column taken for all"""
+    """elements that are repeated next to each other"""
     x, w = pat.Wildcard(), pat.Wildcard(ndim=2)
-    repeated = op.BroadcastTo(w)
-    product = op.Matmul(x, repeated)
-    keeps = (repeated.shape[-2] == w.shape[0]) & (x.shape[:-1] == product.shape[:-1])
-    return product, product.like(x, w), keeps
+    spread = op.Reshape(op.BroadcastTo(w))
+    product = op.Matmul(x, spread)
+    return product, product.like(x, w), spread.shape[-2:] == w.shape, x.shape[:-1] == product.shape[:-1]
 
 
 @wrong("matmul-single", condition="")
