@@ -73,8 +73,9 @@ def work(model: Model, progress: Progress, task: Any, table: Table) -> bool:
     for name, workload, report, ms in zip(("by the book", "by gsl.optimize"), (new, fast), reports, after):
         error = max((entry.max_abs for entry in report.outputs), default=0.0)
         told = f"{error:.1e}" if report.passed else f"[red]{error:.1e} FAILED"
-        table.add_row(f"{name}", str(workload.trace.count()), str(calls(workload)), told, f"{ms:.0f}")
-        for rule, count in workload.trace.summary().items():
+        fired = {} if workload is old else workload.trace.summary()  # where nothing pays, the old one comes back
+        table.add_row(f"{name}", str(sum(fired.values())), str(calls(workload)), told, f"{ms:.0f}")
+        for rule, count in fired.items():
             table.add_row("  " + rule, str(count))
     table.add_section()
     return all(report.passed for report in reports)

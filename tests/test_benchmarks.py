@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import fx
+from rich.progress import Progress
+from rich.table import Table
+from torch import fx, nn
 
 from benchmarks import safe, search
 from benchmarks.__main__ import main
@@ -22,6 +24,8 @@ from benchmarks.peers import absent, native, torch_fx
 from benchmarks.report import page
 from benchmarks.section import Goal, Section, goal_of_ratios
 from benchmarks.terms import Rule, Terms, require_same
+from demo import __main__ as shown
+from demo import models
 from demo.models import settle
 from gsl import RuleSet, Subst, op, pat
 
@@ -366,3 +370,13 @@ def test_a_choice_that_is_slower_or_larger_for_nothing_is_not_safe() -> None:
 
     assert [verdict(), verdict(chosen=0.9, chosen_calls=6)] == ["yes", "yes"]
     assert [verdict(chosen=1.1), verdict(chosen=1.001, chosen_calls=6)] == ["**no**", "**no**"]
+
+
+def test_the_demo_tells_of_a_model_for_which_nothing_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shown, "BUDGET", 1)
+    table = Table("model", "fired", "operators", "error", "ms")
+    progress = Progress(disable=True)
+    model = models.Model("relu", nn.ReLU, lambda: (torch.ones(2),))
+    assert shown.work(model, progress, progress.add_task(""), table)
+    assert [*table.columns[0].cells] == ["[bold]relu", "by the book", "by gsl.optimize"]
+    assert [*table.columns[1].cells] == ["", "0", "0"]
