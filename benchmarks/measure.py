@@ -6,10 +6,13 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from typing import Any, TypeVar
 
 Key = TypeVar("Key")
+Result = TypeVar("Result")
 
 
 class Different(Exception):
@@ -161,6 +164,13 @@ def exponent(rows: Sequence[Row], name: str) -> float | None:
         return None
     x0, y0 = (sum(point[axis] for point in points) / len(points) for axis in (0, 1))
     return sum((x - x0) * (y - y0) for x, y in points) / sum((x - x0) ** 2 for x, _ in points)
+
+
+def in_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """The result of a function in a fresh process, in which nothing was at work before, and whose peak of memory is its
+    own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        return process.submit(function, *arguments).result()
 
 
 def in_turns(calls: Mapping[Key, Callable[[], object]], rounds: int) -> dict[Key, list[float]]:

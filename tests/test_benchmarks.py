@@ -138,8 +138,16 @@ def test_large_graphs_compute_the_same_after_their_rules(monkeypatch: pytest.Mon
 def test_exports_and_models(monkeypatch: pytest.MonkeyPatch) -> None:
     small = Model("a block", lambda: settle(Bottleneck(4, 1, 1)), lambda: (torch.rand(1, 4, 8, 8),))
     monkeypatch.setattr(exports, "MODELS", (small,))
+    asked: list[tuple[object, ...]] = []
+
+    def in_process(function: Callable[[str, int], float], name: str, number: int) -> float:
+        asked.append((function, name, number))
+        return function(name, number)
+
+    monkeypatch.setattr(exports, "in_process", in_process)
     section = exports.run(once(), 100)
     assert "| a block | 4 | conv_norm_relu 1, conv_norm 1, norm_relu 1, add_relu 1 |" in section.blocks[2]
+    assert asked == [(exports.first_run, name, 0) for name in (exports.GSL, exports.INDUCTOR)] * exports.TIMES
 
     assert [goal.what for goal in exports.run_book(once(), 100).sharper] == [
         "the book to its fixpoint, folded and stored, a block"

@@ -8,9 +8,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from benchmarks.measure import Meter
+from benchmarks.measure import Meter, in_process
 from benchmarks.peers import absent
 from benchmarks.section import Goal, Section, times
 from gsl import RuleSet, Subst, Workload, pat
@@ -322,12 +320,6 @@ SYSTEMS: dict[str, Callable[[int], Found]] = {
     "decoder of 60 layers, unrolled (Relax)": on_relax_decoder,
     "circuit of random gates (nodes)": on_circuit,
 }
-
-
-def in_process(function: Callable[[int], Any], size: int) -> Any:
-    """The result of a function in a fresh process, whose peak of memory is its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-        return process.submit(function, size).result()
 
 
 def run(meter: Meter, largest: int) -> Section:

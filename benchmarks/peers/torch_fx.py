@@ -18,6 +18,7 @@ from gsl import RuleSet, Workload
 from gsl.graph import Graph
 
 ByHand = Callable[[fx.Graph], None]
+Rewrite = Callable[[fx.GraphModule], object]
 
 
 class Subject:
@@ -85,13 +86,18 @@ class GSL:
 
     def in_place(self) -> Job:
         """The module itself is changed."""
-        from gsl.fx import Pass
-
-        apply = Pass(self.rules)
-        return on_copy(self.subject, lambda module: apply(module.graph))()
+        return on_copy(self.subject, in_place(self.rules))()
 
 
-def on_copy(subject: Subject, rewrite: Callable[[fx.GraphModule], object]) -> System:
+def in_place(rules: RuleSet) -> Rewrite:
+    """GSL on a module that is changed itself."""
+    from gsl.fx import Pass
+
+    apply = Pass(rules)
+    return lambda module: apply(module.graph)
+
+
+def on_copy(subject: Subject, rewrite: Rewrite) -> System:
     """A rewrite of a copy in place."""
 
     def prepare() -> Job:
