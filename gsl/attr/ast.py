@@ -297,3 +297,16 @@ class Reduce(Ast):
     def parts(self) -> Iterator[Any]:
         yield from (f"ReduceTuple({self.operator!r}, ", self.sequence)
         yield from (")",) if self.initial is None else (", ", self.initial, ")")
+
+
+def conjuncts(condition: Ast) -> Iterator[Ast]:
+    """The conditions of which a condition is the conjunction."""
+    match condition:
+        case Binary("&", left, right):
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case Function("all", (TupleOf(items),)):
+            for item in items:
+                yield from conjuncts(item)
+        case _:
+            yield condition

@@ -154,7 +154,7 @@ def _rank(operands: tuple[Any, ...]) -> int:
 
 def _axis(more: int = 0) -> FreeRule:
     def make(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
-        return calc.path.choose(range(_rank(operands) + more), f"axis of {spec.cls}")
+        return calc.path.choose(range(max(_rank(operands) + more, 1)), f"axis of {spec.cls}")
 
     return make
 
@@ -180,10 +180,10 @@ def _newshape(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any
 
 
 def _wide_shape(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
-    own: Tensor = operands[0]
-    more = calc.path.choose([rank - own.ndim for rank in RANKS if rank >= own.ndim], f"new axes of {spec.cls}")
+    own = operands[0].shape if operands else ()
+    more = calc.path.choose([rank - len(own) for rank in RANKS if rank >= len(own)], f"new axes of {spec.cls}")
     new = [calc.path.variable("size").poly for _ in range(more)]
-    rest = [calc.path.broadcast([size, calc.path.variable("size").poly], given=True) for size in own.shape]
+    rest = [calc.path.broadcast([size, calc.path.variable("size").poly], given=True) for size in own]
     return tuple(map(calc.whole, (*new, *rest)))
 
 

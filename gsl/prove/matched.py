@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from gsl.attr.ast import Ast, Attribute, Binary, Chosen, Function, Literal, TupleOf
+from gsl.attr.ast import Ast, Attribute, Chosen, Literal
 from gsl.attr.evaluate import same
 from gsl.pat import Call, Leaf, Like, Pattern, Variadic, walk
 from gsl.pat import Match as MatchClause
@@ -57,19 +57,6 @@ def tensor_of(node: Matched) -> Tensor:
     if not isinstance(node.value, Tensor):
         raise Unproved("a tuple in a tuple")
     return node.value
-
-
-def all_of(condition: Ast) -> Iterator[Ast]:
-    """The conditions of which a condition is the conjunction."""
-    match condition:
-        case Binary("&", left, right):
-            yield from all_of(left)
-            yield from all_of(right)
-        case Function("all", (TupleOf(items),)):
-            for item in items:
-                yield from all_of(item)
-        case _:
-            yield condition
 
 
 def any_rank(rule: Subst) -> bool:

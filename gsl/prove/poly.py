@@ -396,9 +396,19 @@ def number(value: Any) -> Poly:
     raise Unproved(f"{value!r} is no whole number")
 
 
+def dtype_code(dtype: str | Whole) -> Poly:
+    """The code of a dtype. Unproved for one that has none."""
+    if isinstance(dtype, Whole):
+        return dtype.poly
+    if dtype not in DTYPES:
+        raise Unproved(f"the dtype {dtype!r}")
+    return Poly.of(DTYPES.index(dtype))
+
+
 def difference(left: Any, right: Any) -> Poly | None:
-    """One whole number less another one, where a dtype counts by its code; ``None`` of other values."""
-    codes = [DTYPES.index(side) if isinstance(side, str) and side in DTYPES else side for side in (left, right)]
-    if any(isinstance(side, bool) or not isinstance(side, (int, Whole)) for side in codes):
+    """One whole number less another one, where a dtype counts by its code; ``None`` if one of them is none."""
+    sides = [int(side) if isinstance(side, float) and side.is_integer() else side for side in (left, right)]
+    if any(side is None or isinstance(side, (bool, float, tuple, list)) for side in sides):
         return None
-    return number(codes[0]) - number(codes[1])
+    first, second = [dtype_code(side) if isinstance(side, str) else number(side) for side in sides]
+    return first - second

@@ -134,6 +134,7 @@ ASSUMED = (
     f"where a rank is open, it is one of {', '.join(map(str, RANKS))}",
     f"where a split is open, it has {', '.join(map(str, sorted(PARTS)))} parts",
     "where a layout is open, the channels are the second axis or the last one",
+    "where a dtype is open, it is no float of 8 bits and not complex32",
 )
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from gsl import pat
-from gsl.attr.ast import Ast, Attribute, Binary, Function, Literal, Symbol
+from gsl.attr.ast import Ast, Attribute, Binary, Function, Literal, Symbol, conjuncts
 from gsl.attr.evaluate import same
 from gsl.errors import EvaluationError, UndecidableError
 from gsl.graph import CONST, GETITEM, PARAM, TUPLE
@@ -17,7 +17,7 @@ from gsl.pat import Pattern
 from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
 from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
-from gsl.prove.matched import Matched, all_of, any_rank, asked, fits, guarded, tensor_of
+from gsl.prove.matched import Matched, any_rank, asked, fits, guarded, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
@@ -45,9 +45,8 @@ OPERAND_RANKS: Mapping[str, tuple[tuple[int, ...], ...]] = {
     **{f"nn.{kind}_pool{n}d": ((n + 2,),) for n in (1, 2, 3)
        for kind in ("max", "avg", "global_max", "global_avg")},
     "nn.dense": ((1, 2, 3, 4), (2,)), "nn.bias_add": ((1, 2, 3, 4), (1,)), "nn.batch_norm": ((2, 3, 4), *[(1,)] * 4),
-    "nn.batch_matmul": ((3,), (3,)), "matmul": ((1, 2, 3, 4), (1, 2, 3, 4)), "matrix_set_diag": ((2,), (1,)),
-    "nn.softmax": ((1, 2, 3, 4),), "nn.log_softmax": ((1, 2, 3, 4),), "concatenate": ((1, 2, 3, 4),),
-    "split": ((1, 2, 3, 4),),
+    "nn.batch_matmul": ((3,), (3,)), "matmul": ((1, 2, 3, 4), (1, 2, 3, 4)),
+    "concatenate": ((1, 2, 3, 4),), "split": ((1, 2, 3, 4),),
 }  # fmt: skip
 """The ranks that the operands of operators may have, of those for which a proof is done."""
 
@@ -72,7 +71,7 @@ class SourceSide:
         self.origins: dict[IntAtom, AtomOrigin] = {}
         """The places of the sizes and attributes of which a variable is known."""
         self.asked = asked(rule)
-        self.pending = [(c, set(references(c))) for where in rule.plan.where for c in all_of(where)]
+        self.pending = [(c, set(references(c))) for where in rule.plan.where for c in conjuncts(where)]
         """The conditions that were not asked yet, each with the patterns that it reads."""
         self.ranks = (1,) if any_rank(rule) else RANKS
         self.casts = any(isinstance(p, pat.Call) and (isinstance(p.op, pat.OpClass) or p.label == "cast")
@@ -279,9 +278,14 @@ class SourceSide:
                 left, right = (self.bindings.nodes.get(p) for p in (constraint.left, constraint.right))
                 if left is None or right is None:
                     continue
-                if left.op != right.op:
-                    raise Impossible("other operators")
-                for name in constraint.names or left.attrs:
+                names = constraint.names
+                if names is None:
+                    names = tuple(TABLE[left.op].own(left.attrs))
+                    if left.attrs.keys() != right.attrs.keys():
+                        raise Impossible("other attributes")
+                for name in names:
+                    if name not in left.attrs or name not in right.attrs:
+                        raise Impossible("no such attribute")
                     if TABLE[left.op].attrs[name].derive is None:
                         self.equate(left.attrs[name], right.attrs[name])
 
@@ -292,8 +296,8 @@ class SourceSide:
                 raise Impossible("another length")
             for one, other in zip(left, right):
                 self.equate(one, other)
-        elif isinstance(left, Real) or isinstance(right, Real):
-            return  # what is said of numbers is not used
+        elif isinstance(left, (Real, Family)) or isinstance(right, (Real, Family)):
+            return  # what is said of numbers, and of tuples of any length, is not used
         elif isinstance(left, Whole) or isinstance(right, Whole):
             rest = difference(left, right)
             if rest is None:

@@ -14,9 +14,9 @@ from gsl.prove.attributes import completed
 from gsl.prove.matched import Matched, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import DTYPES, Impossible, Poly, Unproved, Whole, number
+from gsl.prove.poly import Impossible, Poly, Unproved, Whole, dtype_code, number
 from gsl.prove.source import SourceSide
-from gsl.prove.tensor import Calculation, DType, Family, Real, Tensor, real
+from gsl.prove.tensor import Calculation, Family, Real, Tensor, real
 from gsl.spec import TABLE, OpSpec
 
 SymbolValues = dict[Symbol, Any]
@@ -134,7 +134,7 @@ class TargetSide:
         dtype = self.calc.path.variable("dtype.number", 0).poly
         if pattern.guard is not None and pattern.guard.dtype is not None:
             wanted = self._value(pattern.guard.dtype, symbols)
-            dtype = wanted.poly if isinstance(wanted, DType) else Poly.of(DTYPES.index(wanted))
+            dtype = dtype_code(wanted)
         if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
             raise Unproved(f"the literal {value!r}")
         found = real(value)

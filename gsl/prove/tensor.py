@@ -19,7 +19,6 @@ from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import (
     CODE,
-    DTYPES,
     EACH,
     RESULT,
     Impossible,
@@ -28,6 +27,7 @@ from gsl.prove.poly import (
     Relation,
     Unproved,
     Whole,
+    dtype_code,
     number,
     operator,
     product,
@@ -42,6 +42,13 @@ class Family:
 
     length: Poly
     at: Callable[[Poly], Any]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        raise Unproved("it compares tuples of any length")
+
+    __hash__ = object.__hash__
 
 
 @contextmanager
@@ -124,7 +131,7 @@ class DType(Whole):
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, str):
-            return other in DTYPES and super().__eq__(DTYPES.index(other))
+            return super().__eq__(whole(dtype_code(other), self.path))
         return super().__eq__(other)
 
     def __ne__(self, other: object) -> bool:

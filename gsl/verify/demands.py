@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf, Unary
+from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf, Unary, conjuncts
 from gsl.attr.evaluate import NO_VALUE, AttrScope, Identity, evaluated, same
 from gsl.errors import EvaluationError
 from gsl.match.bindings import AttrPath, MatchScope, read
@@ -121,22 +121,17 @@ class Demands:
 
     def _add(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> None:
         """Add a condition as the conditions of which it is the conjunction; of a disjunction one side is chosen."""
-        match node:
-            case Binary("&", left, right):
-                self._add(left, path, symbols)
-                self._add(right, path, symbols)
-            case Binary("|", left, right):
-                side = self.choices.index(2, ("side", Identity(node)))
-                self._add((left, right)[side], path, symbols)
-            case Function("all", (TupleOf(items),)):
-                for item in items:
-                    self._add(item, path, symbols)
-            case Function("all", (Each(symbol, body, length, None),)) if length is not None:
-                count = self.value(length, path, symbols)
-                for number in range(count if isinstance(count, int) else 0):
-                    self._add(body, path, {**symbols, symbol: number})
-            case _:
-                self._note(Demand(node, path, symbols))
+        for part in conjuncts(node):
+            match part:
+                case Binary("|", left, right):
+                    side = self.choices.index(2, ("side", Identity(part)))
+                    self._add((left, right)[side], path, symbols)
+                case Function("all", (Each(symbol, body, length, None),)) if length is not None:
+                    count = self.value(length, path, symbols)
+                    for number in range(count if isinstance(count, int) else 0):
+                        self._add(body, path, {**symbols, symbol: number})
+                case _:
+                    self._note(Demand(part, path, symbols))
 
     def _note(self, fact: Demand) -> None:
         test = fact.test
@@ -342,16 +337,6 @@ def _is_true(test: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> tuple[b
         return evaluated(test, scope, symbols) is True, None, None
     except NO_VALUE:
         return True, None, None
-
-
-def conjuncts(node: Ast) -> Iterator[Ast]:
-    """The conditions of which a condition is the conjunction."""
-    match node:
-        case Binary("&", left, right):
-            yield from conjuncts(left)
-            yield from conjuncts(right)
-        case _:
-            yield node
 
 
 def _equation(left: Ast, right: Ast) -> Binary:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from gsl.attr import Expr
-from gsl.attr.ast import Ast, Binary, Each, Function, Literal, TupleOf, Unary
+from gsl.attr.ast import Ast, Binary, Each, Function, Literal, TupleOf, Unary, conjuncts
 from gsl.errors import DroppedAttributeWarning, GSLError
 from gsl.graph import CONST, INPUT, PARAM, Graph, Node
 from gsl.match import Match
@@ -18,7 +18,6 @@ from gsl.pat import Alt, Call, Cond, Const, GetItem, Instance, Leaf, Like, Modul
 from gsl.pat import Match as MatchClause
 from gsl.rewrite import Subst
 from gsl.spec import TABLE, OpSpec, Trait, spec_of
-from gsl.verify.demands import conjuncts
 
 # ---------------------------------------------------------------- rules made from rules
 

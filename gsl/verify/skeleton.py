@@ -160,11 +160,14 @@ class Skeleton:
             return op.name
         if not isinstance(op, pat.OpClass):
             raise Dead(f"{pattern.label} is native to a framework, so there are no instances of it")
-        if op not in self.operators:
-            count = None if pattern.operands is None else len(pattern.operands)
-            named = tuple(pattern.attrs)
-            self.operators[op] = pick(self.choices, op.declared(count, named), ("operator", op, count, named))
-        return self.operators[op]
+        if op in self.operators:
+            return self.operators[op]
+        count = None if pattern.operands is None else len(pattern.operands)
+        named = tuple(pattern.attrs)
+        found = pick(self.choices, op.declared(count, named), ("operator", op, count, named))
+        if op.joint:
+            self.operators[op] = found
+        return found
 
     def _fields(self, item: Pattern, path: AttrPath) -> Iterable[NodeDraft]:
         """The fields of a tuple for which a pattern stands."""

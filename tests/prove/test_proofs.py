@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Proved, Refuted, Subst, Supported, attr, op, pat
+from gsl import Proved, Refuted, Subst, Supported, attr, attr_eq, op, pat
 from gsl.prove import NoProof, Proof, prove, solver
 from gsl.rules import RULES
 from gsl.verify import ContradictionError, verify
@@ -86,7 +86,33 @@ def by_a_size() -> Subst:
     return one_case_right(op.Sum(x, axis=(0,)) * c, where=c.value == x.shape[1])
 
 
+def sums(names: Any) -> Subst:
+    """Two transposed tensors, of which the one may be transposed in another way."""
+    a, b = op.Transpose(pat.Wildcard(ndim=2)), op.Transpose(pat.Wildcard(ndim=2))
+    equal = attr_eq(a, b, names=names)
+    return Subst(a + b, a.like(a.operands[0] + b.operands[0]), where=equal, name="attributes that may differ")
+
+
+def folded(*, joint: bool) -> Subst:
+    """Two folds of equal attributes, which may be of two operators."""
+    kind = pat.OneOf("sum", "max", joint=joint)
+    x = pat.Wildcard(ndim=2)
+    y = pat.Wildcard(shape=(x.shape[0], None))
+    a, b = pat.Call(kind, x, axis=(0,)), pat.Call(kind, y, axis=(0,))
+    both = op.Concatenate([x, y], axis=1)
+    return Subst(op.Concatenate([a, b], axis=0), a.like(both), where=attr_eq(a, b), name="two operators")
+
+
+def by_another_kind_of_number() -> Subst:
+    x = pat.Wildcard(ndim=1)
+    return one_case_right(op.Negative(x), where=x.shape[0] == attr.Const(2.0))
+
+
 @pytest.mark.parametrize("rule", [
+    one_case_right(op.Negative(op.Cast(pat.Wildcard(dtype="float8_e4m3fn"), dtype="float32"))),
+    by_another_kind_of_number(), sums([]), folded(joint=False),
+    one_case_right(-op.MatrixSetDiag(pat.Wildcard(shape=(2, 3)), pat.Wildcard(), k=(0, 0), align="LEFT_RIGHT")),
+    one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
     one_case_right(op.Split(v := pat.Wildcard(ndim=2), indices_or_sections=v.shape[0] - 1, axis=0)[0]),
     by_a_size(), relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
@@ -109,6 +135,17 @@ def test_a_squeeze_of_an_axis_that_few_ranks_have_is_proved() -> None:
     x = pat.Wildcard()
     found = prove(Subst(op.Squeeze(op.Negative(x), axis=(1,)), op.Negative(op.Squeeze(x, axis=(1,)))))
     assert isinstance(found, Proof), str(found)
+
+
+def test_attributes_and_operators_that_are_equal_are_used() -> None:
+    for rule in (sums(None), folded(joint=True)):
+        assert isinstance(prove(rule), Proof), rule.name
+
+
+def test_a_tensor_of_nothing_may_have_any_shape() -> None:
+    zeros = op.Zeros()
+    assert isinstance(prove(Subst(op.Negative(zeros), zeros)), Proof)
+    assert isinstance(prove(Subst(zeros, op.Ones(shape=zeros.shape, dtype=zeros.dtype))), NoProof)
 
 
 def test_a_condition_on_an_alternative_that_is_not_matched_is_not_used() -> None:

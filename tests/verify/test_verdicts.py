@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gsl import Refuted, Subst, Supported, Unchecked, attr, op, pat
+from gsl import Refuted, Subst, Supported, Unchecked, attr, attr_eq, op, pat
 from gsl.errors import PatternError
 from gsl.rules import MODULE_FUSION, RULES
 from gsl.verify import Verdict, verify
@@ -189,7 +189,16 @@ def without_rows(hidden: Any) -> Any:
     return op.Where(hidden, 0.0, shifted)
 
 
+def folded(*, joint: bool) -> Any:
+    """Two folds of equal attributes, of one class of operators."""
+    kind = pat.OneOf("sum", "max", joint=joint)
+    one, other = pat.Call(kind, p, axis=(0,)), pat.Call(kind, q, axis=(0,))
+    both = one.like(op.Concatenate([p, q], axis=1))
+    return op.Concatenate([one, other], axis=0), both, p.shape[0] == q.shape[0], attr_eq(one, other)
+
+
 WRONG_IN_FEW_CASES = {
+    "a class of which each call may be another operator": folded(joint=False),
     "a difference of infinite numbers": (op.Where(op.IsNan(p - q), 0.0, p - q), p - q),
     "elements compared with themselves": (op.Where(op.NotEqual(p, p), 0.0, p), p),
     "an exponential that overflows": (op.Where(op.IsInf(op.Exp(p)), 0.0, op.Exp(p)), op.Exp(p)),
@@ -226,6 +235,7 @@ WRONG_IN_FEW_CASES = {
                                     strided.kernel_size[0] == 1),
 }  # fmt: skip
 RIGHT_IN_ALL = {
+    "a class of which all calls are one operator": folded(joint=True),
     "infinite numbers on both sides": (op.Where(op.IsNan(p - q), 0.0, p - q), op.Where(op.IsNan(q - p), 0.0, p - q)),
     "an infinite bound": (op.Maximum(p, float("-inf")), p),
     "sums of floats": (total + more, op.Sum(free + bits, axis=(0,), keepdims=False, exclude=False),
@@ -360,7 +370,7 @@ def test_mutants_cover_operands_literals_guards_and_outputs() -> None:
 def test_a_condition_that_is_left_out_is_tried_where_it_does_not_hold() -> None:
     c = pat.Const()
     scaled = op.ReLU(x * c)
-    where = [c.value > 0, c.value > -10, x.dtype == "float32"]
+    where = [attr.all([c.value > 0, c.value > -10]), x.dtype == "float32"]
     rule = Subst(scaled, op.ReLU(x) * c, where=where, name="scale")
     mutants = rule.verify(max_examples=60, mutate=True).mutants
     assert mutants is not None

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, number
-from gsl.prove.tensor import Calculation, DType, Index, Tensor, real
+from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, dtype_code, number
+from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import ZERO, SumTerm, constant
 
 ElementMeaning = Callable[..., Any]
@@ -110,7 +110,7 @@ def _hardswish(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
 
 def _cast(calc: Calculation, x: Tensor, dtype: Any) -> Tensor:
     """A conversion: of a dtype all of whose values the other one has, the same number."""
-    code = number(dtype) if isinstance(dtype, Whole) else Poly.of(DTYPES.index(dtype))
+    code = dtype_code(dtype)
 
     def holds() -> str:
         own = x.holds() if x.holds is not None else _chosen(calc, x.dtype)
@@ -180,8 +180,7 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
 def filled(calc: Calculation, value: SumTerm, shape: Any, dtype: Any) -> Tensor:
     """A tensor that is filled with a number."""
     sizes = shape if isinstance(shape, tuple) else (shape,)
-    code = number(dtype) if isinstance(dtype, DType) else Poly.of(DTYPES.index(dtype))
-    return Tensor(tuple(map(number, sizes)), code, lambda index: value, lambda place: value)
+    return Tensor(tuple(map(number, sizes)), dtype_code(dtype), lambda index: value, lambda place: value)
 
 
 def _like(value: int) -> ElementMeaning:

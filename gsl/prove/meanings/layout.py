@@ -142,7 +142,7 @@ def _pad(calc: Calculation, x: Tensor, pad_width: Any, pad_value: Any, pad_mode:
 def _set_diagonal(calc: Calculation, x: Tensor, diagonal: Tensor, k: Any, align: str) -> Tensor:
     if k != (0, 0) or x.ndim != 2 or diagonal.ndim != 1:
         raise Unproved("the diagonals of more than a matrix")
-    calc.same(x.shape[0], x.shape[1], "a diagonal")
+    calc.path.require(("==", x.shape[0] - x.shape[1]), "the diagonal of a square")
     calc.same(x.shape[0], diagonal.shape[0], "a diagonal")
     algebra = calc.algebra
 

@@ -9,7 +9,7 @@ from typing import Any
 from gsl.prove.meanings.elementwise import ElementMeaning, each, picked, root
 from gsl.prove.meanings.layout import moved
 from gsl.prove.normal import TermAlgebra
-from gsl.prove.poly import DTYPES, Poly, Relation, Unproved, number, product
+from gsl.prove.poly import Poly, Relation, Unproved, dtype_code, number, product
 from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
 from gsl.spec.normalise import spatial
@@ -26,7 +26,7 @@ def demand_rank(calc: Calculation, x: Tensor, ndim: int, least: bool = False) ->
 def result_dtype(calc: Calculation, out_dtype: Any, *operands: Tensor) -> Poly:
     """The dtype of a product."""
     if isinstance(out_dtype, str):
-        return calc.dtype(*operands) if not out_dtype else Poly.of(DTYPES.index(out_dtype))
+        return calc.dtype(*operands) if not out_dtype else dtype_code(out_dtype)
     return calc.path.operate("code", number(out_dtype), *(operand.dtype for operand in operands))
 
 
@@ -256,7 +256,8 @@ def reduced(
     calc: Calculation, x: Tensor, axes: Sequence[int], keepdims: bool,
     fold: Callable[[Any, Callable[..., SumTerm]], SumTerm],
 ) -> Tensor:  # fmt: skip
-    """The results of a fold of the elements along some axes."""
+    """The results of a fold of the elements along some axes; a number has an axis 0 that is none."""
+    axes = axes if x.ndim else ()
     demand_rank(calc, x, max(axes, default=-1) + 1, least=True)
     kept = [a for a in range(x.ndim) if a not in axes]
 
@@ -329,11 +330,10 @@ def _softmax(share: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> Eleme
         algebra = calc.algebra
 
         def at(index: Index) -> SumTerm:
-            (r,) = calc.index([x.shape[axis]])
-            value = algebra.apply("exp", x.at((*index[:axis], Poly.of(r), *index[axis + 1 :])))
-            return share(algebra, x.at(index), algebra.total((r,), value))
+            r = calc.index(x.shape[axis : axis + 1])
+            value = algebra.apply("exp", x.at((*index[:axis], *map(Poly.of, r), *index[axis + 1 :])))
+            return share(algebra, x.at(index), algebra.total(r, value))
 
-        demand_rank(calc, x, 1, least=True)
         return Tensor(x.shape, x.dtype, at)
 
     return meaning
