@@ -363,11 +363,11 @@ def _assigned(pattern: Pattern, patterns: Sequence[Pattern]) -> str | None:
     place: Any = pattern.location
     line = linecache.getline(place.file, place.line).strip()
     try:
-        statement = python.parse(line).body[0]
-    except (SyntaxError, IndexError):
+        statements = python.parse(line).body
+    except SyntaxError:
         return None
     there = [other for other in patterns if other.location == place]
-    if not isinstance(statement, python.Assign) or there[-1] is not pattern:
-        return None
-    target = statement.targets[0]
-    return target.id if isinstance(target, python.Name) else None
+    match statements:
+        case [python.Assign([python.Name(name), *_])] if there[-1] is pattern:
+            return name
+    return None

@@ -17,6 +17,7 @@ import pytest
 from gsl import Refuted, Subst, Supported, attr, op, pat
 from gsl.verify import Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
+from gsl.verify.suggest import names_of
 from tests.verify.wrong import WRONG, padded_twice
 
 EXAMPLES = 100
@@ -133,6 +134,14 @@ def test_one_of_two_conditions_is_suggested_and_which_wildcards_are_meant() -> N
     assert found.suggestion.text == "(x1.shape[0] == 1) | (x.shape[0] == 1)"
     assert "x is Wildcard(dtype='float32', ndim=1)" in str(found.suggestion)
     assert ", operand 1 of multiply" in found.suggestion.names["x1"]
+
+
+def test_patterns_of_one_line_have_names_of_their_own() -> None:
+    a = op.Transpose(pat.Wildcard()); b = op.Transpose(a)  # noqa: E702
+    c = op.Transpose(b)
+    names = names_of(Subst(c, c))
+    assert names[c] == "c"
+    assert {"a", "b"}.isdisjoint(names.values())
 
 
 def test_two_conditions_that_only_together_tell_are_suggested() -> None:
