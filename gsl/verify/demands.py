@@ -287,10 +287,9 @@ class Demands:
         return [n for n in near if SIZES < n <= LARGEST]
 
     @cached_property
-    def parts_dtypes(self) -> bool:
-        """True if a condition is that dtypes are not equal."""
-        negated = (test for test in self._tests if isinstance(test, Unary) and test.operator == "~")
-        return any("dtype" in _names(Identity(test)) for test in negated)
+    def parted(self) -> Sequence[NodeDraft]:
+        """The drafts in a condition that dtypes are not equal."""
+        return [draft for draft, facts in self.about.items() if any(map(_parts_dtypes, facts))]
 
     def holds(self, draft: NodeDraft) -> bool:
         """True if the conditions in which a draft occurs hold, as far as they are decided."""
@@ -337,6 +336,11 @@ def _is_true(test: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> tuple[b
         return evaluated(test, scope, symbols) is True, None, None
     except NO_VALUE:
         return True, None, None
+
+
+def _parts_dtypes(fact: Demand) -> bool:
+    """True if a condition is that dtypes are not equal."""
+    return isinstance(fact.test, Unary) and fact.test.operator == "~" and "dtype" in fact.names
 
 
 def _equation(left: Ast, right: Ast) -> Binary:

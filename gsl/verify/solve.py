@@ -89,7 +89,12 @@ class Solver:
 
     def _alone(self) -> Pattern | None:
         leaves = free_leaves(self.skeleton.plan)
-        wanted = self.demands.parts_dtypes or (leaves and self.choices.index(4) == 3)
+        near = {pattern for draft in self.demands.parted for each in (draft, *draft.operands) if each is not None
+                for pattern, _ in each.patterns}  # fmt: skip
+        near_leaves = [leaf for leaf in leaves if leaf in near]
+        if near_leaves:
+            return pick(self.choices, near_leaves, ("leaf", *near_leaves))
+        wanted = self.demands.parted or (leaves and self.choices.index(4) == 3)
         return pick(self.choices, leaves, "leaf") if leaves and wanted else None
 
     def joined(self, wanted: str | None) -> str | None:

@@ -87,6 +87,16 @@ def test_one_leaf_alone_has_another_dtype() -> None:
     assert found["x_2"] <= {"float32"}
 
 
+def test_dtypes_of_calls_that_are_to_differ_are_parted_by_an_operand() -> None:
+    """Of many leaves, one that makes the difference has a dtype of its own."""
+    x: pat.Pattern = pat.Wildcard()
+    for _ in range(12):
+        x = op.Where(pat.Wildcard(dtype="bool"), x, pat.Wildcard(shape=x.shape))
+    inner = op.Tanh(x)
+    step = inner * pat.Wildcard(ndim=2)
+    assert len(instances(Subst(step, step, where=~(step.dtype == inner.dtype)))) >= 6
+
+
 def test_evidence_names_the_dtypes_that_a_leaf_did_not_have_alone() -> None:
     x, y = pat.Wildcard(), pat.Wildcard(dtype="float32")
     soft = op.Softmax(x)
