@@ -30,7 +30,7 @@ SOME = 20
 """The number of them after which is asked if more are needed."""
 SMALL = 40
 """The number of instances among which the smallest counterexample is looked for."""
-MOST_REFUSED = 40
+MOST_REFUSED = 60
 """A condition with which so many more instances are refused than evaluated is not tested further."""
 CONDITIONS = 6
 """The number of conditions that are tried as the missing one."""
@@ -221,7 +221,7 @@ def _confirmed(
     inner.most_refused = MOST_REFUSED
     again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
     verdict = _judge(inner, MORE)
-    wrong_target = inner.counts["refused"] > inner.evaluated  # as it has the type of the source in few cases only
+    wrong_target = inner.counts["refused"] > 2 * inner.evaluated  # as it has the type of the source in few cases only
     confirmed = isinstance(verdict, Supported) and not wrong_target and isinstance(_judge(again, AGAIN), Supported)
     for searched in (inner, again):
         failing += [found.before for found, _ in searched.different]

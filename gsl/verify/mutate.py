@@ -280,12 +280,10 @@ def treats_alike(first: Subst, second: Subst, graphs: Sequence[Graph]) -> bool:
 
 
 def _result(rule: Subst, graph: Graph) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            after, _ = rule.apply(graph)
-        except GSLError:
-            return None
+    try:
+        after, _ = rule.apply(graph)
+    except GSLError:
+        return None
     keys: dict[Node, Any] = {}
     for node in after.nodes:
         keys[node] = _key(node, keys)

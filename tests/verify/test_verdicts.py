@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -328,6 +329,16 @@ def test_other_seeds_try_other_instances() -> None:
 
 def state() -> tuple[Any, ...]:
     return random.getstate(), str(np.random.get_state()), torch.get_rng_state().tolist(), torch.get_num_threads()
+
+
+def test_instances_warn_of_nothing() -> None:
+    """The deviation of a single number, of which torch warns."""
+    x = pat.Wildcard(ndim=1, dtype="float32")
+    deviation = op.Std(x, axis=(0,), keepdims=False, exclude=False, unbiased=True)
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        assert verify(Subst(deviation, deviation.like(op.Negative(x))), max_examples=40)
+    assert not warned
 
 
 def test_no_global_state_is_touched() -> None:

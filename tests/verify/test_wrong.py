@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import torch
 
 from gsl import Refuted, Subst, Supported, attr, op, pat
 from gsl.verify import Verdict, models, verify
@@ -210,6 +211,23 @@ def test_conditions_on_numbers_are_suggested(make: Callable[[], Subst], conditio
     assert isinstance(found, Refuted)
     assert found.suggestion is not None
     assert found.suggestion.text in conditions
+
+
+def test_a_rule_that_is_refused_at_odd_sizes_gets_its_condition() -> None:
+    """An unsigned number that is negated wraps before its product has a wider dtype."""
+    def rotated(x: Any, c: Any, s: Any) -> Any:
+        half = x.shape[-1] // 2
+        return x * c + torch.cat([-x[..., half:], x[..., :half]], -1) * s
+
+    def in_halves(x: Any, c: Any, s: Any) -> Any:
+        half = x.shape[-1] // 2
+        left = x[..., :half] * c[..., :half] - x[..., half:] * s[..., :half]
+        return torch.cat([left, x[..., half:] * c[..., half:] + x[..., :half] * s[..., half:]], -1)
+
+    found = verify(Subst.from_programs(rotated, in_halves, x="b h n d", c="n d", s="n d"))
+    assert isinstance(found, Refuted)
+    assert found.suggestion is not None
+    assert ".dtype" in found.suggestion.text
 
 
 def test_a_target_that_is_wrong_itself_gets_no_condition() -> None:
