@@ -229,14 +229,14 @@ _FREE: Mapping[Any, FreeRule] = {
     "exclude": lambda calc, spec, operands: False,
     "num_newaxis": lambda calc, spec, operands: calc.path.choose((1, 2), "new axes"),
     "approximate": lambda calc, spec, operands: calc.path.choose(("none", "tanh"), "approximate"),
-    "a_min": lambda calc, spec, operands: _bound(calc), "a_max": lambda calc, spec, operands: _bound(calc),
+    "a_min": lambda calc, spec, operands: _or_none(calc, "bound"),
+    "a_max": lambda calc, spec, operands: _or_none(calc, "bound"),
+    ("nn.attention", "scale"): lambda calc, spec, operands: _or_none(calc, "scale"),
 }  # fmt: skip
 
 
-def _bound(calc: Calculation) -> Any:
-    if calc.path.choose((True, False), "a bound of clip that is given"):
-        return _any_number(calc, "bound")
-    return None
+def _or_none(calc: Calculation, name: str) -> Any:
+    return _any_number(calc, name) if calc.path.choose((True, False), f"a {name} that is given") else None
 
 
 def _any_number(calc: Calculation, name: str) -> Real:

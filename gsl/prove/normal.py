@@ -81,13 +81,21 @@ class TermAlgebra:
         powers = powers_of((*a.factors, *b.factors))
         coefficient = a.coefficient * b.coefficient
         for factor in [f for f in powers if isinstance(f, FunctionTerm) and f.name == "inverse"]:
-            of = _single(factor.arguments[0])
-            if of is not None and of in powers and self.is_nonzero(factor.arguments[0]):
+            of = self._like(_single(factor.arguments[0]), powers)
+            if of is not None and self.is_nonzero(factor.arguments[0]):
                 less = min(powers[of], powers[factor])
                 powers[of] -= less
                 powers[factor] -= less
         kept = tuple((factor, power) for factor, power in powers.items() if power)
         return self.tidy(Term(coefficient, kept, a.bound + b.bound, a.guards | b.guards))
+
+    def _like(self, factor: Factor | None, factors: Iterable[Factor]) -> Factor | None:
+        """That of some factors which is equal to another one, up to the names of indices."""
+        from gsl.prove.equal import same_factor
+
+        if factor is None or factor in factors:
+            return factor
+        return next((other for other in factors if same_factor(self, factor, other, ())), None)
 
     def fresh(self, term: Term, which: Iterable[IntAtom]) -> Term:
         """A term with new names for some of the indices that it is summed over."""

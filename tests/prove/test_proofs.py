@@ -9,7 +9,7 @@ import pytest
 
 from gsl import Proved, Refuted, Subst, Supported, attr, attr_eq, op, pat
 from gsl.prove import NoProof, Proof, prove, solver
-from gsl.rules import RULES
+from gsl.rules import IDIOMS, RULES
 from gsl.verify import ContradictionError, verify
 from gsl.verify.mutate import rebuilt
 from tests.verify.wrong import WRONG, padded_twice
@@ -31,6 +31,72 @@ def test_rules_of_the_book_are_proved(name: str) -> None:
     found = prove(RULES[name])
     assert isinstance(found, Proof), str(found)
 
+
+
+IDIOM_NAMES = ("softmax-exp", "rms-norm", "layer-norm-variance")
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize("name", IDIOM_NAMES)
+def test_idioms_are_proved(name: str) -> None:
+    (rule,) = [rule for rule in IDIOMS if rule.name == name]
+    found = prove(rule)
+    assert isinstance(found, Proof), str(found)
+
+
+def attention(scale: float | None, dtype: str | None = "float32") -> Subst:
+    """Attention that is written out without a scale."""
+    q, k, v = (pat.Wildcard(ndim=4) for _ in range(3))
+    mask = pat.Wildcard(shape=(None, None, q.shape[2], k.shape[2]), dtype=dtype)
+    scores = op.Matmul(q, op.Transpose(k, axes=(0, 1, 3, 2)), out_dtype="") + mask
+    source = op.Matmul(op.Softmax(scores, axis=-1), v, out_dtype="")
+    return Subst(source, op.Attention(q, k, v, mask, scale=scale), name="attention")
+
+
+def einsum(equation: str, target: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern], **of: Any) -> Subst:
+    x = pat.Wildcard(ndim=2)
+    y = pat.Wildcard(shape=x.shape, **of)
+    return Subst(op.Einsum([x, y], equation=equation), target(x, y), name=equation)
+
+
+def slices(first: int, cut: int) -> Subst:
+    """A tensor that is cut in two and put together."""
+    x = pat.Wildcard(shape=(None, 5))
+    parts = [op.StridedSlice(x, begin=(begin,), end=(end,), strides=(1,), axes=(1,))
+             for begin, end in ((0, 2), (cut, 5))]  # fmt: skip
+    return Subst(op.Concatenate([parts[first], parts[1 - first]], axis=1), x, name="slices")
+
+
+def first_four(**options: Any) -> Subst:
+    x = pat.Wildcard(ndim=1)
+    first = op.StridedSlice(op.ReLU(x), begin=(0,), end=(4,), strides=(1,), axes=(0,))
+    where = options.get("where", lambda x: x.ndim == 1)(x)
+    return Subst(first, op.ReLU(first.like(x)), where=where, name="the first four")
+
+
+def norm_of_groups(groups: int) -> Subst:
+    x, gamma, beta = pat.Wildcard(ndim=3), pat.Wildcard(), pat.Wildcard()
+    whole = op.GroupNorm(x, gamma, beta, num_groups=groups, axis=1, center=True, scale=True)
+    rows = [op.Reshape(w, newshape=(x.shape[1], 1)) for w in (gamma, beta)]
+    plain = op.LayerNorm(x, axis=(1, 2), epsilon=whole.epsilon, center=False, scale=False)
+    return Subst(whole, plain * rows[0] + rows[1], name="one group")
+
+
+def logarithm_of_sum(keepdims: bool) -> Subst:
+    x = pat.Wildcard(ndim=2)
+    total = op.Sum(op.Exp(x), axis=(1,), keepdims=keepdims, exclude=False)
+    return Subst(op.Log(total), op.LogSumExp(x, axis=(1,), keepdims=keepdims, exclude=False), name="logarithm of a sum")
+
+
+@pytest.mark.parametrize("rule", [
+    attention(1.0), einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(1,), keepdims=False, exclude=False)),
+    einsum("ij,kj->ik", lambda x, y: op.Matmul(x, op.Transpose(y, axes=(1, 0)), out_dtype="")),
+    Subst(op.Power(r := pat.Wildcard(), -0.5), op.Rsqrt(r), name="a power"), slices(0, 2),
+    first_four(where=lambda x: x.shape[0] >= 4), norm_of_groups(1), logarithm_of_sum(True),
+], ids=lambda rule: rule.name)  # fmt: skip
+def test_definitions_by_other_operators_are_proved(rule: Subst) -> None:
+    found = prove(rule)
+    assert isinstance(found, Proof), str(found)
 
 
 @pytest.mark.sweep(4)
@@ -115,6 +181,9 @@ def by_another_kind_of_number() -> Subst:
     one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
     one_case_right(op.Split(v := pat.Wildcard(ndim=2), indices_or_sections=v.shape[0] - 1, axis=0)[0]),
+    attention(None), attention(1.0, None), attention(1.0, "bool"), slices(1, 2), slices(0, 3), first_four(),
+    norm_of_groups(2), einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(0,), keepdims=False, exclude=False)),
+    einsum("ij,ji->ij", lambda x, y: x * y),
     by_a_size(), relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
     cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
     cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),

@@ -8,7 +8,7 @@ from typing import Any
 from gsl.prove.meanings import elementwise, layout, linear
 from gsl.prove.poly import Unproved
 from gsl.prove.tensor import Calculation, Tensor, Value
-from gsl.spec import TABLE, Trait
+from gsl.spec import LISTS, TABLE, Trait
 
 MEANINGS = {**elementwise.MEANINGS, **layout.MEANINGS, **linear.MEANINGS}
 """The meanings by canonical operator."""
@@ -22,7 +22,7 @@ def known(name: str) -> bool:
 def call(calc: Calculation, name: str, operands: tuple[Any, ...], attrs: Mapping[str, Any]) -> Value:
     """The result of a call. Unproved for an operator without a meaning here; what it demands, see Calculation.must."""
     for operand in operands:
-        wants_tuple = name in ("concatenate", "stack")
+        wants_tuple = name in LISTS
         if isinstance(operand, Tensor) is wants_tuple:
             raise Unproved(f"{name} of what is no {'tuple' if wants_tuple else 'tensor'}")
     own = TABLE[name].own(attrs)

@@ -65,10 +65,12 @@ def smaller(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
 
 def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
     def power(a: SumTerm, b: SumTerm) -> SumTerm:
-        known = b.constant
-        if known is None or known.denominator != 1 or not 0 <= known <= 8:
-            raise Unproved("a power that is no small whole number")
-        return calc.algebra.power(a, int(known))
+        twice = None if b.constant is None else b.constant * 2
+        if twice is None or twice.denominator != 1 or not -16 <= twice <= 16:
+            raise Unproved("a power that is no small whole number, and no half of one")
+        if twice % 2:
+            return calc.algebra.power(root(calc.algebra, a), int(twice))
+        return calc.algebra.power(a, int(twice) // 2)
 
     return each(calc, power, base, exponent)
 

@@ -154,6 +154,20 @@ def _set_diagonal(calc: Calculation, x: Tensor, diagonal: Tensor, k: Any, align:
     return Tensor(x.shape, calc.dtype(x, diagonal), at)
 
 
+def _strided_slice(calc: Calculation, x: Tensor, begin: Any, end: Any, strides: Any, axes: Any) -> Tensor:
+    """A part of a tensor. Unproved where its begin and end may lie outside of it, where slices are cut."""
+    if strides is None or len(strides) == 1:
+        strides = (strides or (1,)) * len(begin)
+    axes = range(len(begin)) if axes is None else axes
+    for axis, first, last, step in zip(axes, map(number, begin), map(number, end), strides, strict=True):
+        if not isinstance(step, int) or step < 1:
+            raise Unproved("a slice with a step that is not a positive number")
+        for room in (first, last - first, x.shape[axis] - last):
+            calc.path.require((">=", room), "a slice within its axis")
+        x = part_of(x, axis, first, calc.path.reduce(calc.path.quotient(last - first + step - 1, Poly.of(step))), step)
+    return x
+
+
 def _reverse(calc: Calculation, x: Tensor, axis: tuple[int, ...]) -> Tensor:
     def at(index: Index) -> SumTerm:
         return x.at(tuple(x.shape[a] - 1 - p if a in axis else p for a, p in enumerate(index)))
@@ -217,6 +231,7 @@ MEANINGS: dict[str, ElementMeaning] = {
     "stack": _stack,
     "split": _split,
     "nn.pad": _pad,
+    "strided_slice": _strided_slice,
     "matrix_set_diag": _set_diagonal,
     "reverse": _reverse,
 }

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, picked, root
-from gsl.prove.meanings.layout import moved
+from gsl.prove.meanings.layout import moved, reshaped
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import Poly, Relation, Unproved, dtype_code, number, product
-from gsl.prove.tensor import Calculation, Index, Tensor, real
+from gsl.prove.tensor import Calculation, Family, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
 from gsl.spec.normalise import spatial
 
@@ -68,6 +68,85 @@ def _batch_matmul(
     demand_rank(calc, b, 3)
     a = moved(a, (0, 2, 1)) if transpose_a else a
     return matmul(calc, a, moved(b, (0, 2, 1)) if transpose_b else b, out_dtype)
+
+
+def _einsum(calc: Calculation, parts: tuple[Tensor, ...] | Family, equation: str) -> Tensor:
+    """The sum of products, over the letters that the result lacks."""
+    inputs, arrow, output = equation.partition("->")
+    if isinstance(parts, Family) or not arrow or "." in equation:
+        raise Unproved("an equation of any number of operands or axes, or without an arrow")
+    words = inputs.split(",")
+    if len(words) != len(parts):
+        calc.refuse(f"{len(parts)} operands of {equation}")
+    places: dict[str, list[Poly]] = {}
+    for word, part in zip(words, parts):
+        demand_rank(calc, part, len(word))
+        for letter, size in zip(word, part.shape):
+            if word.count(letter) > 1:
+                raise Unproved("a diagonal of an operand of einsum")
+            places.setdefault(letter, []).append(size)
+    sizes = {letter: calc.path.broadcast(own, given=calc.given) for letter, own in places.items()}
+    summed = [letter for letter in sizes if letter not in output]
+
+    def at(index: Index) -> SumTerm:
+        r = calc.index([sizes[letter] for letter in summed])
+        place = dict(zip(output, index)) | dict(zip(summed, map(Poly.of, r)))
+        found = constant(1)
+        for word, part in zip(words, parts):
+            own = tuple(calc.path.pick(size, place[letter]) for letter, size in zip(word, part.shape))
+            found = calc.algebra.times(found, part.at(own))
+        return calc.algebra.total(r, found)
+
+    return Tensor(tuple(sizes[letter] for letter in output), calc.dtype(*parts), at)
+
+
+def _attention(
+    calc: Calculation, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, *, scale: Any,
+    is_causal: bool, enable_gqa: bool,
+) -> Tensor:  # fmt: skip
+    """``softmax(query key^T scale + mask) value``."""
+    algebra, masked = calc.algebra, mask is not None and _is_of_bools(calc, mask)
+    for x in (query, key, value):
+        demand_rank(calc, x, 3 if enable_gqa else 2, least=True)
+    if enable_gqa:
+        key, value = (_for_heads(calc, x, query.shape[-3]) for x in (key, value))
+    calc.same(key.shape[-2], value.shape[-2], "the keys and values of attention")
+    size = algebra.number(query.shape[-1])
+    factor = algebra.inverse(root(algebra, size)) if scale is None else real(scale)
+    scores = matmul(calc, query, moved(key, (*range(key.ndim - 2), key.ndim - 1, key.ndim - 2)))
+    scores = replace(scores, at=_scaled(calc, scores, factor))
+    if mask is not None and not masked:
+        scores = each(calc, algebra.add, scores, mask)
+    powers = each(calc, lambda x: algebra.apply("exp", x), scores)
+    if mask is not None and masked:
+        powers = each(calc, algebra.times, powers, mask)
+    if is_causal:
+        powers = replace(powers, at=_lower_triangle(calc, powers))
+    sums = _sums(calc, powers, (powers.ndim - 1,))
+    return matmul(calc, each(calc, lambda x, total: algebra.times(x, algebra.inverse(total)), powers, sums), value)
+
+
+def _for_heads(calc: Calculation, x: Tensor, heads: Poly) -> Tensor:
+    """Keys or values, each head of which is that of as many heads of queries."""
+    each_head = _part(calc, heads, x.shape[-3], "the heads of attention")
+
+    def at(index: Index) -> SumTerm:
+        return x.at((*index[:-3], calc.path.quotient(index[-3], each_head), *index[-2:]))
+
+    return replace(x, shape=(*x.shape[:-3], heads, *x.shape[-2:]), at=at, flat=None)
+
+
+def _is_of_bools(calc: Calculation, mask: Tensor) -> bool:
+    """Whether a mask says what takes part, and is not added; where its dtype is not known, both are cases."""
+    return calc.path.decide(("==", mask.dtype - dtype_code("bool")))
+
+
+def _scaled(calc: Calculation, x: Tensor, factor: SumTerm) -> Callable[[Index], SumTerm]:
+    return lambda index: calc.algebra.times(x.at(index), factor)
+
+
+def _lower_triangle(calc: Calculation, x: Tensor) -> Callable[[Index], SumTerm]:
+    return lambda index: calc.algebra.where([(">=", index[-2] - index[-1])], x.at(index))
 
 
 def _bias_add(calc: Calculation, x: Tensor, bias: Tensor, axis: int) -> Tensor:
@@ -274,6 +353,11 @@ def reduced(
     return Tensor(shape, x.dtype, at)
 
 
+def _sums(calc: Calculation, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """The sums along axes, which are kept."""
+    return reduced(calc, x, axes, True, lambda r, element: calc.algebra.total(r, element(list(map(Poly.of, r)))))
+
+
 def mean_of(calc: Calculation, r: Any, value: SumTerm) -> SumTerm:
     """The mean of what indices run over."""
     algebra = calc.algebra
@@ -311,6 +395,9 @@ def _reduction(name: str) -> ElementMeaning:
                     return algebra.fold("max", r, (), element(places))
                 case "min":
                     return algebra.negative(algebra.fold("max", r, (), algebra.negative(element(places))))
+                case "logsumexp":
+                    powers = algebra.apply("exp", element(places))
+                    return algebra.apply("log", algebra.total(r, powers), partial=True)
                 case "variance":
                     return _variance(calc, r, element, unbiased)
                 case "std":
@@ -362,6 +449,7 @@ def _batch_norm(
 
 def _over_axes(calc: Calculation, x: Tensor, axes: Sequence[int], epsilon: Any, centred: bool) -> Tensor:
     """A tensor divided by the root of its mean square along axes, with the mean subtracted or not."""
+    demand_rank(calc, x, max(axes, default=0) + 1, least=True)
     algebra = calc.algebra
 
     def fold(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
@@ -407,8 +495,50 @@ def _rms_norm(calc: Calculation, x: Tensor, weight: Tensor | None = None, *, axi
     return _affine(calc, _over_axes(calc, x, axis, epsilon, False), axis, weight, None)
 
 
+def _group_norm(
+    calc: Calculation, x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, *, num_groups: Any,
+    axis: int, epsilon: Any, center: bool, scale: bool,
+) -> Tensor:  # fmt: skip
+    demand_rank(calc, x, max(axis + 1, 2), least=True)
+    if axis == 0:
+        raise Unproved("a normalisation of groups with the batch behind the channels")
+    groups = number(num_groups)
+    channels = _part(calc, x.shape[axis], groups, "the channels of a group")
+    grouped = reshaped(calc, x, (*x.shape[:axis], groups, channels, *x.shape[axis + 1 :]))
+    normal = _over_axes(calc, grouped, [a for a in range(1, grouped.ndim) if a != axis], epsilon, True)
+    back = reshaped(calc, normal, x.shape)
+    return _affine(calc, back, (axis,), gamma if scale else None, beta if center else None)
+
+
+def _instance_norm(
+    calc: Calculation, x: Tensor, gamma: Tensor | None = None, beta: Tensor | None = None, *, axis: int, epsilon: Any,
+    center: bool, scale: bool,
+) -> Tensor:  # fmt: skip
+    demand_rank(calc, x, max(axis + 1, 3), least=True)
+    if axis == 0:
+        raise Unproved("a normalisation of instances with the batch behind the channels")
+    normal = _over_axes(calc, x, [a for a in range(1, x.ndim) if a != axis], epsilon, True)
+    return _affine(calc, normal, (axis,), gamma if scale else None, beta if center else None)
+
+
+def _l2_normalize(calc: Calculation, x: Tensor, eps: Any, axis: Sequence[int]) -> Tensor:
+    algebra = calc.algebra
+    squares = each(calc, lambda value: algebra.power(value, 2), x)
+    sums = _sums(calc, squares, axis)
+
+    def normal(value: SumTerm, total: SumTerm) -> SumTerm:
+        return algebra.times(value, algebra.inverse(root(algebra, algebra.apply("max", total, real(eps)))))
+
+    return each(calc, normal, x, sums)
+
+
 MEANINGS: dict[str, ElementMeaning] = {
     "matmul": matmul,
+    "einsum": _einsum,
+    "nn.attention": _attention,
+    "nn.group_norm": _group_norm,
+    "nn.instance_norm": _instance_norm,
+    "nn.l2_normalize": _l2_normalize,
     "nn.dense": _dense,
     "nn.batch_matmul": _batch_matmul,
     "nn.bias_add": _bias_add,
@@ -421,5 +551,5 @@ MEANINGS: dict[str, ElementMeaning] = {
     **{f"nn.conv{count}d_transpose": _conv_transpose(count) for count in (1, 2, 3)},
     **{f"nn.{kind}_pool{count}d": _pool(count, kind) for kind in ("max", "avg") for count in (1, 2, 3)},
     **{f"nn.global_{kind}_pool{count}d": _global_pool(count, kind) for kind in ("max", "avg") for count in (1, 2, 3)},
-    **{name: _reduction(name) for name in ("sum", "mean", "max", "min", "variance", "std", "prod")},
+    **{name: _reduction(name) for name in ("sum", "mean", "max", "min", "variance", "std", "prod", "logsumexp")},
 }
