@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, NoReturn
 
-from gsl.attr.ast import Ast, Each, Function, Reduce
+from gsl.attr.ast import Ast, Binary, Each, Function, Reduce
 from gsl.attr.evaluate import Evaluator
 from gsl.match.bindings import Bindings
 from gsl.prove.normal import TermAlgebra
@@ -79,7 +79,17 @@ class FamilyEvaluator(Evaluator):
             (items,) = map(self.value, node.operands)
             if isinstance(items, Family):
                 return whole(items.length, self.path)
+        if isinstance(node, Binary) and node.operator == "**":
+            base, exponent = self.value(node.left), self.value(node.right)
+            if isinstance(base, Whole) and exponent in (0.5, -0.5):
+                return self._root(base, inverse=exponent < 0)
         return super()._evaluate(node)
+
+    def _root(self, size: Whole, *, inverse: bool) -> Real:
+        """The square root of a size, as the scale of attention has it."""
+        algebra = TermAlgebra(self.path)
+        root = algebra.apply("sqrt", algebra.number(size.poly))
+        return Real(algebra.inverse(root) if inverse else root, algebra)
 
     def each(self, node: Each, length: int | None) -> Any:
         """The values of an ``Each``."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import torch
 
 from gsl import Proved, Refuted, Subst, Supported, attr, attr_eq, op, pat
 from gsl.prove import NoProof, Proof, prove, solver
@@ -53,6 +54,17 @@ def attention(scale: float | None, dtype: str | None = "float32") -> Subst:
     return Subst(source, op.Attention(q, k, v, mask, scale=scale), name="attention")
 
 
+def scaled_attention(power: float) -> Subst:
+    """Attention with a power of the size of its heads as scale."""
+    def written_out(q: Any, k: Any, v: Any) -> Any:
+        return torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** power, -1) @ v
+
+    def in_one_call(q: Any, k: Any, v: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    return Subst.from_programs(written_out, in_one_call, q="b h n d", k="b h m d", v="b h m e", name=f"power {power}")
+
+
 def einsum(equation: str, target: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern], **of: Any) -> Subst:
     x = pat.Wildcard(ndim=2)
     y = pat.Wildcard(shape=x.shape, **of)
@@ -89,7 +101,8 @@ def logarithm_of_sum(keepdims: bool) -> Subst:
 
 
 @pytest.mark.parametrize("rule", [
-    attention(1.0), einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(1,), keepdims=False, exclude=False)),
+    attention(1.0), scaled_attention(-0.5),
+    einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(1,), keepdims=False, exclude=False)),
     einsum("ij,kj->ik", lambda x, y: op.Matmul(x, op.Transpose(y, axes=(1, 0)), out_dtype="")),
     Subst(op.Power(r := pat.Wildcard(), -0.5), op.Rsqrt(r), name="a power"), slices(0, 2),
     first_four(where=lambda x: x.shape[0] >= 4), norm_of_groups(1), logarithm_of_sum(True),
@@ -181,7 +194,8 @@ def by_another_kind_of_number() -> Subst:
     one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
     one_case_right(op.Split(v := pat.Wildcard(ndim=2), indices_or_sections=v.shape[0] - 1, axis=0)[0]),
-    attention(None), attention(1.0, None), attention(1.0, "bool"), slices(1, 2), slices(0, 3), first_four(),
+    attention(None), scaled_attention(0.5), attention(1.0, None), attention(1.0, "bool"), slices(1, 2), slices(0, 3),
+    first_four(),
     norm_of_groups(2), einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(0,), keepdims=False, exclude=False)),
     einsum("ij,ji->ij", lambda x, y: x * y),
     by_a_size(), relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
