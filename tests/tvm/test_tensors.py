@@ -10,7 +10,7 @@ import pytest
 import torch
 import tvm
 
-from gsl.front.tvm.tensors import to_numpy, to_torch, to_tvm
+from gsl.front.tvm.tensors import known_dtype, to_numpy, to_torch, to_tvm
 
 DTYPES = (
     "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32", "int16", "int8",
@@ -64,3 +64,13 @@ def test_results_of_several_tensors() -> None:
     assert pair[0].dtype == np.float32
     assert pair[1][0].dtype == np.int64
     assert to_numpy(tvm.runtime.ShapeTuple([2, 3])) == (2, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float8_e3m4", "float4_e2m1fn"])
+def test_a_dtype_that_torch_does_not_have(dtype: str) -> None:
+    assert not known_dtype(dtype)
+    assert not known_dtype("int4")  # torch has the name alone
+    array = np.array([1.0, 2.0]).astype(getattr(ml_dtypes, dtype))
+    back = to_numpy(to_tvm(array))
+    assert back.dtype == array.dtype
+    assert np.array_equal(back, array)

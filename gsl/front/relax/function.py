@@ -4,7 +4,7 @@ variable."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from operator import attrgetter
@@ -18,6 +18,7 @@ from tvm.tirx import IntImm
 
 from gsl.errors import FrontEndError
 from gsl.graph import Effect
+from gsl.walk import reached
 
 # ---------------------------------------------------------------- queries to TVM's objects
 
@@ -261,13 +262,18 @@ _PLANNED: Final = frozenset((
 """The calls that passes for memory planning make: several tensors may lie in one storage."""
 
 
+def _name(value: Any) -> str:
+    """The name of the operator that an expression calls; nothing if it calls none."""
+    return str(value.op.name) if isinstance(value, Call) and isinstance(value.op, Op) else ""
+
+
 def effect_of(binding: Any) -> Effect | None:
     """The effect of a binding, ``None`` for a pure one. FrontEndError where it takes part in planned memory."""
     if isinstance(binding, relax.MatchCast) or ir.is_prim_expr(binding.var):
         # Sizes may be told by it, wherever they stand.
         return Effect.OBSERVES
     value = binding.value
-    name = value.op.name if isinstance(value, relax.Call) and isinstance(value.op, ir.Op) else None
+    name = _name(value)
     if name in _PLANNED:
         raise FrontEndError(
             f"{binding.var.name}: {name} belongs to planned memory, where tensors share storages; apply rules before "
@@ -278,3 +284,21 @@ def effect_of(binding: Any) -> Effect | None:
     if isinstance(value, relax.Function):
         return None
     return Effect.OTHER if relax.analysis.contains_impure_call(value) else None
+
+
+def writes_within(value: Any, function_of: Callable[[Any], Any]) -> bool:
+    """True if the branches of an expression that counts as pure, or the functions that it is given or calls, write in
+    place.
+
+    ``function_of`` gives the function that a variable stands for, or the call that makes it; ``None`` for others.
+    """
+
+    def within(expr: Any) -> list[Any]:
+        if isinstance(expr, Call):
+            return [found for found in map(function_of, (expr.op, *items(expr.args))) if found is not None]
+        calls: list[Any] = []
+        if isinstance(expr, (relax.If, relax.Function)):
+            tvm_ffi.structural_walk(expr, (Call, calls.append))
+        return calls
+
+    return any(_EFFECTS.get(_name(expr)) is Effect.MUTATES for expr in reached([value], within))

@@ -13,7 +13,7 @@ from tvm import relax
 from gsl.front.core.handle import Handle, NativeLeaf, Reading, Single, Source, handle_of
 from gsl.front.core.load import Expansion, Loader
 from gsl.front.relax import spellings
-from gsl.front.relax.function import RelaxFunction, effect_of
+from gsl.front.relax.function import RelaxFunction
 from gsl.front.relax.groups import body_of, called_group, label_of
 from gsl.front.relax.handle import RelaxExpansion, RelaxLeaf, RelaxLeaves, tuple_of
 from gsl.front.relax.opaque import canonical, describe, is_tensor_expr
@@ -21,6 +21,7 @@ from gsl.front.relax.signatures import RelaxForm, RelaxSignatures
 from gsl.front.relax.spellings.table import Reshaped
 from gsl.front.relax.types import FunctionScope, is_constant, is_tensors
 from gsl.front.tree import Canon
+from gsl.front.tvm.tensors import known_dtype
 from gsl.graph import GETITEM, INPUT, PARAM, Effect, Graph, Inference, Node, TensorType, Type
 from gsl.graph.subgraph import Subgraph
 
@@ -140,7 +141,7 @@ class RelaxLoader(Loader):
         self.fields: dict[Any, Canon] = {}
         """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
         self._leaves = RelaxLeaves(self.nodes)
-        self._forms = RelaxSignatures(function, scope)
+        self._forms = RelaxSignatures(function, scope, module)
         self._wanted = result_tuples(function)
         self._has_more = False
         """True if there may be nodes that only serve readings which see through them."""
@@ -165,7 +166,7 @@ class RelaxLoader(Loader):
 
     def _parameter(self, var: Any) -> None:
         name, value = self._leaves.names.free(var.name), self.values.get(var.name)
-        if value is None:
+        if value is None or not known_dtype(str(value.dtype)):
             self.add(var, Node(INPUT, type=self.scope.type_of(var), name=name, native=Single(var)))
         else:
             self.views[var] = self._leaves.add(RelaxLeaf(var), value, PARAM, self.scope.type_of(var), name)
@@ -357,7 +358,7 @@ class RelaxLoader(Loader):
         work = [var]
         while work:
             place = self.function.place.get(work.pop())
-            if place is None or len(found) > _NEAR or effect_of(self.function.bindings[place]) is not None:
+            if place is None or len(found) > _NEAR or self._forms.effect(place) is not None:
                 return None
             if place not in found:
                 found.append(place)

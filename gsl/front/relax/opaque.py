@@ -18,7 +18,7 @@ from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of
 from gsl.front.core.opaque import decoded, positional
 from gsl.front.relax import spellings
-from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_tensors, to_relax
+from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_constant, is_tensors, to_relax
 from gsl.front.tree import NO_SPELLING, Canon, Computed, Slot
 from gsl.front.tvm.spellings import pattern, unread_reason
 from gsl.front.tvm.tensors import python_value
@@ -122,7 +122,7 @@ def is_tensor_expr(expr: Any) -> bool:
     """True for a variable, constant or tuple that is a tensor or consists of tensors."""
     if isinstance(expr, relax.Tuple):
         return len(expr.fields) > 0 and all(map(is_tensor_expr, expr.fields))
-    return isinstance(expr, (relax.Var, ir.GenericConst)) and is_tensors(expr.ty)
+    return is_constant(expr) or (isinstance(expr, relax.Var) and is_tensors(expr.ty))
 
 
 def attribute_names(attrs: Any) -> tuple[str, ...]:
@@ -235,7 +235,8 @@ def reason(scope: FunctionScope, node: Node) -> str | None:
         return NO_SPELLING
     if node.effect is not None:
         return "it has an effect besides its result"
-    unknown = [str(arg) for arg in value.args if is_tensors(arg.ty) and scope.type_of(arg) is None]
+    unknown = [str(getattr(arg, "name", "a constant")) for arg in value.args
+               if is_tensors(arg.ty) and scope.type_of(arg) is None]  # fmt: skip
     if unknown or scope.type_of(var) is None:
         return f"the shape or dtype of {', '.join(unknown) or 'its result'} is not known"
     if name not in spellings.READERS:

@@ -10,13 +10,14 @@ from itertools import chain
 from typing import Any, Final, NamedTuple
 
 import tvm_ffi
+from tvm import ir, relax
 
 from gsl.front.core.handle import Source
 from gsl.front.core.load import Expansion, Rows, recorded
 from gsl.front.relax import spellings
-from gsl.front.relax.function import RelaxFunction, effect_of, sizes_of
+from gsl.front.relax.function import VARIABLES, RelaxFunction, effect_of, sizes_of, writes_within
 from gsl.front.relax.handle import RelaxLeaf
-from gsl.front.relax.types import FunctionScope, is_number
+from gsl.front.relax.types import FunctionScope, is_number, is_tensors
 from gsl.graph import CONST, Effect, Node, TensorType, Type
 
 _StructuralKey: Final[Any] = tvm_ffi.StructuralKey
@@ -49,9 +50,10 @@ class _Operator:
 class RelaxSignatures:
     """The forms of the calls of one function. Those of shared types are known in all functions."""
 
-    def __init__(self, function: RelaxFunction, scope: FunctionScope) -> None:
+    def __init__(self, function: RelaxFunction, scope: FunctionScope, module: Any) -> None:
         self.function = function
         self.scope = scope
+        self.module = module
         self.aliases: set[Any] = set()
         """The variables that are bound to another variable or a constant, whose types need not be those of the nodes
         that they have in the view."""
@@ -82,9 +84,20 @@ class RelaxSignatures:
 
     def effect(self, number: int) -> Effect | None:
         """The effect of a binding."""
-        if self.function.ops[number] is None:
-            return effect_of(self.function.bindings[number])
-        return self._operator(number).effect
+        if self.function.ops[number] is not None:
+            return self._operator(number).effect
+        effect = effect_of(self.function.bindings[number])
+        is_written = effect is None and writes_within(self.function.values[number], self._function_of)
+        return Effect.MUTATES if is_written else effect
+
+    def _function_of(self, expr: Any) -> Any:
+        """The function, or the call that makes it, for a variable that stands for one; ``None`` for anything else."""
+        found = None
+        if isinstance(expr, ir.GlobalVar):
+            found = None if self.module is None else self.module.functions.get(expr)
+        elif type(expr) in VARIABLES and not is_tensors(expr.ty):
+            found = self.function.lookup(self.function.own(expr))
+        return found if isinstance(found, (ir.Call, relax.Function)) else None
 
     def known(
         self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]

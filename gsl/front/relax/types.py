@@ -160,7 +160,7 @@ def to_relax(type: Any, dims: Dims) -> Any:
 
 def type_of(expr: Any, dims: Dims, lookup: Lookup) -> Type | None:
     """The type of an expression, ``None`` where it is not known. Tuples and their fields need no type of their own."""
-    if isinstance(expr, ir.GenericConst):
+    if is_constant(expr):
         return TensorType(tuple(map(int, expr.value.shape)), str(expr.value.dtype))
     if isinstance(expr, relax.Tuple):
         return TupleType(tuple([type_of(field, dims, lookup) for field in expr.fields]))
@@ -178,8 +178,9 @@ def is_tensors(found: Any) -> bool:
 
 
 def is_constant(expr: Any) -> bool:
-    """True for a tensor that is written in the program."""
-    return isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor)
+    """True for a tensor that is written in the program, of a dtype that torch has."""
+    is_tensor = isinstance(expr, ir.GenericConst) and isinstance(expr.value, tvm.runtime.Tensor)
+    return is_tensor and known_dtype(str(expr.value.dtype))
 
 
 def is_number(expr: Any) -> bool:

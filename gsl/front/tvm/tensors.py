@@ -3,6 +3,7 @@ values."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -18,6 +19,8 @@ _ALIGNMENT: Final = 64
 TENSOR: Final[Any] = getattr(tvm.runtime, "Tensor", None) or tvm.runtime.NDArray
 """The class of TVM's tensors, which older versions call ``NDArray``."""
 _MAKERS: Final[Any] = tvm.runtime if hasattr(tvm.runtime, "from_dlpack") else tvm.nd
+_tensor: Final[Any] = getattr(_MAKERS, "tensor", None) or _MAKERS.array
+"""Makes a tensor of TVM of a numpy array, which it copies."""
 
 
 def to_torch(value: Any) -> Any:
@@ -51,11 +54,13 @@ def to_tvm(value: Any) -> Any:
     """A torch tensor or numpy array as a tensor of TVM, of the same memory where it is contiguous and aligned."""
     if isinstance(value, TENSOR):
         return value
+    if isinstance(value, np.ndarray) and not known_dtype(value.dtype.name):
+        return _tensor(value)
     tensor = to_torch(value).contiguous()
     if tensor.is_conj() or tensor.is_neg():
         tensor = tensor.resolve_conj().resolve_neg()
     if tensor.dtype == torch.bool and _MAKERS is not tvm.runtime:
-        return _MAKERS.array(tensor.numpy())
+        return _tensor(tensor.numpy())
     if tensor.data_ptr() % _ALIGNMENT or tensor.numel() == 0:
         # What TVM allocates is aligned.
         copy = _MAKERS.empty(tuple(tensor.shape), dtype_name(tensor.dtype))
@@ -99,9 +104,13 @@ def python_value(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
+@cache
 def known_dtype(name: str) -> bool:
-    """True if torch has a dtype of that name."""
-    return isinstance(getattr(torch, name, None), torch.dtype)
+    """True if torch has tensors of the dtype of that name. It has the names of some whose tensors it can't take."""
+    try:
+        return str(to_torch(_MAKERS.empty((1,), name)).dtype) == f"torch.{name}"
+    except (TypeError, ValueError):
+        return False
 
 
 def _device_type(device: Any) -> int:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
 import tvm
 from tvm import relax, te
+from tvm.script import ir as I
 from tvm.script import relax as R
 
 import gsl.relax
@@ -19,7 +22,7 @@ from gsl.graph import CONST, PARAM, Graph, Node, TensorType
 from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, tensor
 from tests.helpers.book import EVERY_RULE
 
-X, Y, W = pat.Wildcard(), pat.Wildcard(), pat.Param()
+X, Y, Z, W = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(), pat.Param()
 DOUBLE = Subst(op.Add(X, X), op.Multiply(X, 2.0), name="double")
 RELU_TWICE = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relu twice")
 
@@ -314,6 +317,30 @@ def test_a_constant_without_axes_that_would_change_the_type_is_a_tensor() -> Non
     assert hasattr(literal.attrs["value"], "shape")
 
 
+def test_tensors_of_a_dtype_that_torch_does_not_have_stay_as_they_are() -> None:
+    dtype = "float8_e3m4"
+    ones = np.ones(2, ml_dtypes.float8_e3m4)
+    w, x = tensor("w", 2, dtype=dtype), tensor("x", 2)
+
+    def body(builder: Any, w: Any, x: Any) -> Any:
+        constant = relax.const(ones, dtype)
+        same, one = builder.emit(constant), relax.const(ones[0], dtype)
+        casts = [builder.emit(relax.op.astype(value, "float32")) for value in (w, constant, same, one)]
+        total = builder.emit(relax.op.add(*casts[:2]))
+        total = builder.emit(relax.op.add(total, builder.emit(relax.op.add(*casts[2:]))))
+        both = builder.emit(relax.Tuple([builder.emit(relax.op.add(x, x)), constant]))
+        return builder.emit(relax.op.multiply(total, builder.emit(relax.TupleGetItem(both, 0))))
+
+    wl = Workload.from_relax(function([w, x], body), {"w": ones})
+    assert list(wl.inputs) == ["x"]
+    assert "the shape or dtype of w is not known" in str(wl.unread())
+    assert "the shape or dtype of a constant is not known" in str(wl.unread())
+    new = DOUBLE(wl)
+    assert new.trace.firings
+    wl.compare(new).check()
+    wl.compare(pickle.loads(pickle.dumps(new))).check()
+
+
 # Hand-made views
 
 
@@ -476,6 +503,61 @@ def test_a_buffer_that_calls_write_to_stays_as_it_is() -> None:
         new = Subst(buffer, target)(wl)
         assert not new.trace.firings
         assert "effect" in str(new.trace)
+
+
+@I.ir_module
+class WritesInABranch:
+    @R.function
+    def main(a: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32"), c: R.Tensor((), "bool")):
+        b = R.exp(a)
+        s = R.add(b, y)
+        if c:
+            r = R.call_inplace_packed("test.add_one", b, inplace_indices=[0], ty_args=R.Tensor((4,), "float32"))
+        else:
+            r = R.negative(b)
+        return R.multiply(s, r)
+
+
+@I.ir_module
+class WritesInAFunction:
+    @R.function(private=True)
+    def inner(b: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        return R.call_inplace_packed("test.add_one", b, inplace_indices=[0], ty_args=R.Tensor((4,), "float32"))
+
+    @R.function(private=True)
+    def outer(b: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+        r: R.Tensor((4,), "float32") = WritesInAFunction.inner(b)
+        return r
+
+    @R.function
+    def main(a: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        b = R.exp(a)
+        s = R.add(b, y)
+        r: R.Tensor((4,), "float32") = WritesInAFunction.outer(b)
+        return R.multiply(s, r)
+
+
+@I.ir_module
+class WritesInALocalFunction:
+    @R.function
+    def main(a: R.Tensor((4,), "float32"), y: R.Tensor((4,), "float32")):
+        @R.function
+        def inner(b: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            return R.call_inplace_packed("test.add_one", b, inplace_indices=[0], ty_args=R.Tensor((4,), "float32"))
+
+        b = R.exp(a)
+        s = R.add(b, y)
+        r: R.Tensor((4,), "float32") = inner(b)
+        return R.multiply(s, r)
+
+
+@pytest.mark.parametrize("module", [WritesInABranch, WritesInAFunction, WritesInALocalFunction])
+def test_no_read_moves_across_what_writes_within(module: Any) -> None:
+    """For TVM, such a branch or function is pure."""
+    distribute = Subst((X + Y) * Z, X * Z + Y * Z, name="distribute")
+    new = distribute(Workload(module))
+    assert new.mod.same_as(module)
+    assert "%r has an effect (mutates) and stands between the matched nodes" in str(new.trace)
 
 
 def test_a_module_whose_memory_is_planned_is_refused() -> None:
