@@ -138,8 +138,11 @@ class RelaxLoader(Loader):
         self.canonical = canonical
         self.module = module
         """The module in which the function calls others; without it, no call is taken for that of a group."""
-        self.fields: dict[Any, Canon] = {}
-        """The readings of fields of calls that have no view node of their own, by the variables of the fields."""
+        self.fields: dict[Any, Canon | None] = {}
+        """The readings of fields of calls that have no view node of their own, by the variables of the fields; ``None``
+        for a field that nobody uses, which has no view node."""
+        self._idle: dict[int, list[int]] = {}
+        """The bindings of such fields that nobody uses, by those of the calls: they stay as long as these do."""
         self._leaves = RelaxLeaves(self.nodes)
         self._forms = RelaxSignatures(function, scope, module)
         self._wanted = result_tuples(function)
@@ -290,30 +293,39 @@ class RelaxLoader(Loader):
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""
         var, value = self.function.vars[number], self.function.values[number]
         users = self.function.users.get(var, [])
-        if not users or var in self.function.used_by_result:
+        if not all(isinstance(self.function.values[user], relax.TupleGetItem) for user in users):
             return False
-        noted: dict[Any, Canon] = {}
-        for number in users:
-            user = self.function.values[number]
-            if not isinstance(user, relax.TupleGetItem):
-                return False
-            canon = spellings.read_field(value, int(user.index), self.scope)
+        idle = [user for user in users if self._is_idle(user)]
+        if var in self.function.used_by_result or len(idle) == len(users):
+            return False
+        noted: dict[Any, Canon | None] = {self.function.vars[user]: None for user in idle}
+        for user in users:
+            if user in idle:
+                continue
+            canon = spellings.read_field(value, int(self.function.values[user].index), self.scope)
             if canon is None or not self.is_acceptable(canon, value):
                 return False
-            noted[self.function.vars[number]] = canon
+            noted[self.function.vars[user]] = canon
         self.fields.update(noted)
+        self._idle[number] = idle
         return True
+
+    def _is_idle(self, number: int) -> bool:
+        """True if nothing uses the variable of a binding."""
+        var = self.function.vars[number]
+        return not self.function.users.get(var) and var not in self.function.used_by_result
 
     def _field(self, number: int) -> bool:
         """Load the field of a tuple; False if it is something else."""
         var = self.function.vars[number]
         if var in self.fields:
-            return self._tree(number, self.fields[var])
+            canon = self.fields[var]
+            return canon is None or self._tree(number, canon)
         value = self.function.values[number]
         whole, index = self.function.own(value.tuple_value), int(value.index)
         if whole not in self.views or not is_tensors(whole.ty):
             return False
-        if not self.function.users.get(var) and var not in self.function.used_by_result:
+        if self._is_idle(number):
             # A field that nobody uses is no user of the tuple either; its binding stays as long as the tuple does.
             self.views[var] = self.views[whole]
             self._forms.aliases.add(var)
@@ -361,7 +373,7 @@ class RelaxLoader(Loader):
             if place is None or len(found) > _NEAR or self._forms.effect(place) is not None:
                 return None
             if place not in found:
-                found.append(place)
+                found += (place, *self._idle.get(place, ()))
                 work.extend(var for var in self.function.uses(place) if var not in operands)
         return found
 

@@ -122,7 +122,7 @@ class RelaxProgram(TvmProgram):
             return RelaxProgram(self._module, self._name, values, self._dims).with_operators(self.operators)
         module = with_function(self._module, self._name, function, storer.outliner.functions)
         try:
-            check(module, function, storer.fresh)
+            check(module, function, storer.fresh, self._module)
         except Exception as error:
             raise FrontEndError(f"the rewritten Relax function {self._name!r} is not well-formed: {error}") from error
         storer.remember()

@@ -230,7 +230,7 @@ class RelaxStorer(RelaxValues):
         if self.pending:
             self._flush(place)
         for through in reading.through:
-            if through in self.plan.hidden:
+            if through < place and through in self.plan.hidden:
                 self._hidden(through)
         value = self.function.values[place]
         if node.op == GETITEM and isinstance(value, relax.TupleGetItem):

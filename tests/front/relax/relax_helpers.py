@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import tvm
 from torch import nn
@@ -90,6 +91,19 @@ def exported(model: nn.Module, *args: torch.Tensor, **options: Any) -> tuple[Any
     """A model as an exported program, and as a Relax module."""
     program = torch.export.export(model.eval(), args)
     return program, from_exported_program(program, **options)
+
+
+def normed(*fields: int) -> Any:
+    """A batch norm for inference, as an importer writes it that binds all its fields, of which some are returned."""
+    mean, var = (relax.const(np.full(3, value, "float32")) for value in (0.5, 2.0))
+
+    def body(builder: Any, x: Any) -> Any:
+        twice = builder.emit(relax.op.nn.relu(builder.emit(relax.op.nn.relu(x))))
+        norm = builder.emit(relax.op.nn.batch_norm(twice, var, mean, mean, var, axis=1, training=False))
+        found = {index: builder.emit(relax.TupleGetItem(norm, index)) for index in (1, 0, 2)}
+        return builder.emit(relax.Tuple([builder.emit(relax.op.exp(found[index])) for index in fields]))
+
+    return function([tensor("x", 2, 3)], body)
 
 
 @I.ir_module

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
@@ -16,6 +17,7 @@ from gsl.front.relax.blocks import check
 from gsl.front.relax.types import Shared
 from tests.front.relax.relax_helpers import function, tensor
 
+X = pat.Wildcard()
 FILLING = 20
 """So many bindings stand in a function that a single call among them is checked by itself."""
 
@@ -68,6 +70,40 @@ def test_a_wrong_structure_is_found_without_types(arg: Any, reason: str) -> None
     module = module_with(wrong, x)
     with pytest.raises(ValueError, match=reason):
         check(module, module["main"], [])
+
+
+def impure(*, dataflow: bool) -> Any:
+    """A pure function that calls one of which nothing tells that it is pure, as the importer of ONNX writes it."""
+    n = tirx.Var("n", "int64")
+
+    def body(builder: Any, x: Any, sizes: Any) -> Any:
+        kind = relax.ShapeType(ndim=1)
+        shape = builder.emit(relax.Call(relax.ExternFunc("vm.builtin.tensor_to_shape"), [sizes], ty_args=[kind]))
+        builder.match_cast(shape, relax.ShapeType([n]))
+        y = builder.emit(relax.op.broadcast_to(x, relax.ShapeExpr([n])))
+        return builder.emit(relax.op.nn.relu(builder.emit(relax.op.nn.relu(y))))
+
+    module = function([tensor("x", 1), tensor("sizes", 1, dtype="int64")], body, dataflow=dataflow)
+    assert not relax.analysis.check_well_formed(module)
+    return module
+
+
+@pytest.mark.parametrize("dataflow", [True, False])
+def test_effects_may_stay_where_they_were(dataflow: bool) -> None:
+    rule = Subst(op.ReLU(op.ReLU(X)), op.ReLU(X), name="relu twice")
+    wl = Workload(impure(dataflow=dataflow))
+    new = rule(wl)
+    assert new.trace.firings
+    wl.compare(new, inputs=[np.float32([2]), np.int64([3])]).check()
+
+
+def test_wrong_functions_are_found_beside_effects() -> None:
+    x = tensor("x", 4)
+    before = impure(dataflow=True)
+    wrong = module_with(made("tanh", relax.Var("y", relax.TensorType([4], "float32")), 4), x)["main"]
+    module = ir.IRModule({"main": before["main"], "wrong": wrong.with_attr("global_symbol", "wrong")})
+    with pytest.raises(ValueError, match="y is not defined"):
+        check(module, module["wrong"], [], before)
 
 
 def calls_checked_alone(rule: Subst, module: Any, monkeypatch: pytest.MonkeyPatch) -> int | None:

@@ -19,7 +19,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, UntypedWarning
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType
-from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, tensor
+from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, normed, tensor
 from tests.helpers.book import EVERY_RULE
 
 X, Y, Z, W = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(), pat.Param()
@@ -208,6 +208,19 @@ def test_batch_norm_keeps_its_call_and_its_field() -> None:
     norm = [line for line in lines(new) if "batch_norm" in line]
     assert norm == ["lv3 = nn.batch_norm(add, const, const, const, const)"]
     assert "lv4 = lv3[0]" in lines(new)
+
+
+@pytest.mark.parametrize(("fields", "is_read"), [((0,), True), ((0, 2), False), ((1,), False)])
+def test_fields_that_nobody_uses_stay_with_their_call(fields: tuple[int, ...], is_read: bool) -> None:
+    wl = Workload(normed(*fields))
+    new = RELU_TWICE(wl)
+    assert lines(new.mod)[:5] == [
+        "relu = nn.relu(x)", "lv2 = nn.batch_norm(relu, const, const, const, const)",
+        "lv3 = lv2[1]", "lv4 = lv2[0]", "lv5 = lv2[2]",
+    ]  # fmt: skip
+    wl.compare(new).check()
+    replaced = Subst(op.BatchNorm(X, *[pat.Param() for _ in range(4)]), op.Negative(X), name="replaced")(wl)
+    assert ("lv2[" not in str(lines(replaced.mod))) == is_read
 
 
 # Weights

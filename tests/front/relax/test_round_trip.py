@@ -12,7 +12,7 @@ from tvm import relax
 
 from gsl import Workload
 from gsl.front.relax import from_module
-from tests.front.relax.relax_helpers import Mixed, Net, exported, function, tensor
+from tests.front.relax.relax_helpers import Mixed, Net, exported, function, normed, tensor
 
 
 def symbolic() -> Any:
@@ -119,6 +119,10 @@ MODULES: dict[str, Callable[[], Any]] = {
     "a result that is put together early": early_result,
     "a closure": closure,
     "a call in place": in_place,
+    "a norm": lambda: normed(0),
+    "a norm and an average": lambda: normed(0, 2),
+    "an average": lambda: normed(1),
+    "no field": normed,
     "an input returned": lambda: function([tensor("x", 2)], lambda b, x: x, dataflow=False),
     "a constant returned": lambda: function([tensor("x", 2)], lambda b, x: relax.const(1.0), dataflow=False),
     "nothing returned": lambda: function([tensor("x", 2)], lambda b, x: relax.Tuple([]), dataflow=False),

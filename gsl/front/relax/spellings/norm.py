@@ -25,9 +25,9 @@ def _batch_norm(w: RelaxLowering, *operands: Any, axis: int, epsilon: float, cen
 
 
 def _read_batch_norm(r: RelaxCall, index: int) -> Canon:
-    """The normalised data, or an average, which inference leaves as it is."""
-    unread_unless(not r["training"])
-    return Canon("copy", (r.operands[2 + index],)) if index > 0 else same("nn.batch_norm")(r)
+    """The normalised data. An average, which inference leaves as it is, tells nothing of those."""
+    unread_unless(index == 0 and not r["training"])
+    return same("nn.batch_norm")(r)
 
 
 # ---------------------------------------------------------------- gamma and beta
