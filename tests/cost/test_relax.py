@@ -46,3 +46,17 @@ def test_a_module_of_relax_is_optimised() -> None:
     assert [(trial.rule, trial.verdict) for trial in report.trials] == [("once", "kept")]
     assert report.error == 0.0
     assert report.before is not None
+
+
+def test_calls_of_functions_are_told_apart_by_what_these_compute() -> None:
+    def keys(rule: Subst) -> set[str]:
+        """The calls of functions of TIR, and of a group."""
+        grouped = rule(workload())
+        assert grouped.trace.firings
+        lowered = Workload(relax.transform.LegalizeOps()(grouped.mod))
+        assert not any(call.estimated for call in lowered.cost())
+        return {step.key for step in lowered.program.steps(lowered.graph)}
+
+    x = pat.Wildcard()
+    one, other = Subst(op.ReLU(x), pat.Fused("own")), Subst(op.Softmax(op.ReLU(x)), pat.Fused("own"))
+    assert len([key for key in keys(one) ^ keys(other) if key.startswith("fused_own ")]) == 2

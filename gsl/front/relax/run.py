@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from gsl.errors import FrontEndError
@@ -155,13 +156,14 @@ class RelaxSteps:
         """The text of a call: its operator, and its arguments by their types."""
         args = [self._argument(arg) for arg in value.args]
         attrs = [f"{name}={python_value(getattr(value.attrs, name))}" for name in attribute_names(value.attrs)]
-        return f"{getattr(value.op, 'name', value.op)}({', '.join([*args, *attrs])}){list(value.ty_args)}"
+        op = value.op.name if isinstance(value.op, tvm.ir.Op) else self._argument(value.op)
+        return f"{op}({', '.join([*args, *attrs])}){list(value.ty_args)}"
 
     def _argument(self, arg: Any) -> str:
         if isinstance(arg, relax.Var):
             return f"weight {arg.ty}" if str(arg.name) in self.weights else str(arg.ty)
         if isinstance(arg, tvm.ir.GlobalVar):
-            return f"{arg.name_hint} {tvm.ir.structural_hash(self.module[arg])}"
+            return f"{arg.name_hint} {tvm_ffi.structural_hash(self.module[arg])}"
         if isinstance(arg, relax.Tuple):
             return f"({', '.join(map(self._argument, arg.fields))})"
         return str(getattr(arg, "ty", arg)) if isinstance(arg, tvm.ir.GenericConst) else str(arg)
