@@ -46,7 +46,7 @@ class OnnxExcerpt(spellings.OnnxTarget):
         self.is_of_model = imports is not None
         """True if the user's model is one of ONNX."""
         self.imports = {"": OPSET, **(imports or {})}
-        super().__init__(self.imports[""])
+        super().__init__(self.imports[""])  # without inputs: a size that is known at run time only is not shown
         # The first nodes of the model are what onnxscript tries for the later outputs of a pattern.
         self.outputs = [self.value(node) for node in reversed(match.outputs)][::-1]
         used_outside = (node for node in match.inner if not self.covered.issuperset(node.users))
@@ -160,10 +160,10 @@ class OnnxExcerpt(spellings.OnnxTarget):
 
     # ------------------------------------------------------------ what writers ask for
 
-    def note(self, value: ir.Value, type: Type | None) -> None:
+    def note(self, value: ir.Value, type: Type | None) -> ir.Value:
         """Note the type of a value."""
-        super().note(value, type)
         annotate(value, type, self._name)
+        return super().note(value, type)
 
     def node(
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
@@ -179,13 +179,8 @@ class OnnxExcerpt(spellings.OnnxTarget):
         """A tensor as an initialiser."""
         native = to_onnx(tensor, f"literal_{len(self._copies)}")
         value = ir.Value(name=native.name, const_value=native)
-        self.note(value, type_of_literal(tensor))
         self._copies[value] = value
-        return value
-
-    def size(self, symbol: Any) -> ir.Value | None:
-        """None: a size that is known at run time only is not shown."""
-        return None
+        return self.note(value, type_of_literal(tensor))
 
 
 class OnnxscriptReplacement:

@@ -55,8 +55,6 @@ MOST: Final = 4096
 """The number of forms that are kept; of facts, eight times as many are."""
 _NUMBERS: Final = itertools.count(1)
 
-_ALONE: Final = frozenset(("Constant", "Identity"))
-"""Operators of nodes that may have no view node of their own."""
 _PLAIN: Final = frozenset(map(id, (
     ir.AttributeType.FLOAT, ir.AttributeType.INT, ir.AttributeType.STRING, ir.AttributeType.INTS,
     ir.AttributeType.STRINGS,
@@ -137,7 +135,7 @@ class OnnxLoader(Loader):
         """The operators of users by name."""
         self.operators = by_target(operators)
         self.weights = weights_of(model)
-        self.opset = version_of(model) or 1
+        self.opset = version_of(model) or 0
         self.types = OnnxTypes()
         self._types: dict[ir.Value, Type | None] = {}
         self._arrays: dict[ir.Value, Any] = {}
@@ -308,8 +306,8 @@ class OnnxLoader(Loader):
         self.replay(form.rows, reading, [self.views[value] for value in used], used, "").name = native.name or ""
 
     def _note(self, key: Any, node: ir.Node, rows: Rows, through: Sequence[ir.Value] = ()) -> None:
-        """Note the rows by which a node was loaded under its key, if it has one."""
-        if key is None or node.op_type in _ALONE:
+        """Note the rows by which a node was loaded under its key, if it has one; an alias is read otherwise."""
+        if key is None or node.op_type == "Identity":
             return
         forms = self._foreign if node.domain else self._forms
         if len(forms) >= MOST:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,9 @@ from gsl.front.onnx.files import checked, deserialised, in_memory, opened, reaso
 from gsl.front.onnx.infer import evaluate
 from gsl.front.onnx.load import OnnxLoader, weights_of
 from gsl.front.onnx.outline import may_have
+from gsl.front.onnx.spellings import OnnxTarget
 from gsl.front.onnx.steps import OnnxSteps
-from gsl.front.onnx.store import OnnxDraft, OnnxStorer
+from gsl.front.onnx.store import OnnxStorer, try_call
 from gsl.front.onnx.types import OnnxTypes
 from gsl.graph import Below, Graph, Node, SymDim, TensorType, Type
 from gsl.spec import DeclaredSpec
@@ -81,7 +82,8 @@ class OnnxProgram(Extended):
         loader = OnnxLoader(self._model, self.operators)
         graph = loader.load_checked() if check else loader.load()
         self._is_flat = check and loader.is_flat
-        graph.writable = OnnxDraft(self._model).try_call
+        inputs = [(value, loader.type_of(value)) for value in self._model.graph.inputs]
+        graph.writable = partial(try_call, OnnxTarget(loader.opset, inputs))
         return graph
 
     def may_have(self, fits: Callable[[Below], bool]) -> bool:

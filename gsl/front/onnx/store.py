@@ -9,15 +9,15 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, Handle, Single, intact, is_literal, origins
+from gsl.front.core.handle import Arguments, Handle, Single, intact, origins
 from gsl.front.core.infer import type_of_literal
 from gsl.front.core.store import FreeNames, Storer, added, foreign
 from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.files import version_of
 from gsl.front.onnx.load import OnnxLeaf, node_of
-from gsl.front.onnx.types import NameOf, OnnxTypes, annotate, const_tensor, is_equal, to_onnx
-from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TensorType, TupleType, Type, op_name
+from gsl.front.onnx.types import NameOf, annotate, const_tensor, is_equal, to_onnx
+from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
 from gsl.spec.natives import OnnxOp
@@ -27,7 +27,7 @@ LARGE: Final = 64
 _NO_CALLS: Final = LEAVES | {TUPLE, GETITEM}
 
 
-class OnnxStorer(spellings.OnnxTarget, Storer):
+class OnnxStorer(Storer, spellings.OnnxTarget):
     """Writes one rewritten view into a copy of the model that it was loaded from, or into that model itself.
 
     A new call takes the place of the value that it replaces: its node computes that value, under its name, for the same
@@ -44,7 +44,6 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         Storer.__init__(self, graph)
         self.old = model
         self._literals: dict[Any, ir.Value] = {}
-        self._sizes: dict[Any, ir.Value] = {}
         self._made: list[NewNode] = []
         """The new nodes of the call that is written."""
         self._places: dict[Node, ir.Value] = {}
@@ -60,9 +59,9 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
     def store(self) -> ir.Model | None:
         """The model; ``None`` if nothing has changed. FrontEndError if it can't be made; the model is then as it
         was."""
-        for node in self.graph:
-            if node.op == INPUT:
-                self.values[node] = self.weight(node)
+        given = [node for node in self.graph if node.op == INPUT]
+        self.values.update({node: self.weight(node) for node in given})
+        self.inputs = tuple([(self.values[node], node.type) for node in given])
         self.check_outputs(len(self.old.graph.outputs))
         self.keep_intact()
         self.store_nodes(self._others)
@@ -287,9 +286,9 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
                 return self._native(node, op)
             layer = node.operands[0] if node.operands and node.operands[0] in self._layers else None
             if layer is not None:
-                operands = [self._operand(operand) for operand in (*layer.operands, node.operands[1])]
+                operands = [self.operand(operand) for operand in (*layer.operands, node.operands[1])]
                 return spellings.write(str(layer.op), layer.attrs, operands, self)
-            return spellings.write(op, node.attrs, [self._operand(operand) for operand in node.operands], self)
+            return spellings.write(op, node.attrs, [self.operand(operand) for operand in node.operands], self)
         except FrontEndError:
             raise
         except Exception as error:
@@ -330,10 +329,6 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
             self.note(value, type)
         return tuple(made) if fields or count > 1 else made[0]
 
-    def _operand(self, view: Node) -> Any:
-        """The stand-in for an operand when a call is spelled: a value, a number, or a tuple."""
-        return view.attrs["value"] if is_literal(view) else self.value(view)
-
     # ------------------------------------------------------------ what writers ask for
 
     def node(
@@ -352,16 +347,6 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         if key not in self._literals:
             self._literals[key] = self._initializer(tensor, "literal")
         return self._literals[key]
-
-    def size(self, symbol: Any) -> ir.Value | None:
-        """A tensor of one element with a symbolic size; ``None`` if no input of the model has it."""
-        if symbol in self._sizes:
-            return self._sizes[symbol]
-        for node in self.graph:
-            if node.op == INPUT and isinstance(node.type, TensorType) and symbol in node.type.shape:
-                self._sizes[symbol] = self.size_of(self.value(node), node.type.shape.index(symbol))
-                return self._sizes[symbol]
-        return None
 
     def _initializer(self, tensor: Any, wanted: str) -> ir.Value:
         name = self.changes.names.free(wanted)
@@ -390,46 +375,15 @@ class OnnxStorer(spellings.OnnxTarget, Storer):
         self.changes.place(root, made)
 
 
-class OnnxDraft(spellings.OnnxTarget):
-    """A model into which nothing is written: it tells whether a call can be."""
-
-    def __init__(self, model: ir.Model) -> None:
-        super().__init__(version_of(model) or 0)
-        self._inputs = model.graph.inputs
-
-    def try_call(self, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
-        """Raise FrontEndError if a new call can't be written, on operands of these types."""
-        if isinstance(op, OperatorName):
-            opaque.target_named(op)
-        elif isinstance(op, str):
-            try:
-                spellings.write(op, attrs, [self._operand(operand) for operand in operands], self)
-            except ValueError as error:
-                raise FrontEndError(f"{op}: can't be written in ONNX: {error}") from None
-
-    def _operand(self, node: Node) -> Any:
-        if is_literal(node):
-            return node.attrs["value"]
-        if node.op == TUPLE:
-            return tuple(map(self._operand, node.operands))
-        return self._value(node.type)
-
-    def _value(self, type: Type | None) -> ir.Value:
-        value = ir.Value()
-        self._types[value] = type
-        return value
-
-    def node(self, op: str, inputs: Any, attributes: Any, *, domain: str = "", outputs: int = 1) -> Sequence[ir.Value]:
-        return [ir.Value() for _ in range(outputs)]
-
-    def tensor(self, tensor: Any) -> ir.Value:
-        return self._value(type_of_literal(tensor))
-
-    def size(self, symbol: Any) -> ir.Value | None:
-        types = OnnxTypes()
-        known = [types.of(value) for value in self._inputs]
-        is_known = any(isinstance(type, TensorType) and symbol in type.shape for type in known)
-        return self._value(TensorType((1,), "int64")) if is_known else None
+def try_call(target: spellings.OnnxTarget, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
+    """Raise FrontEndError if a new call can't be written, on operands of these types."""
+    if isinstance(op, OperatorName):
+        opaque.target_named(op)
+    elif isinstance(op, str):
+        try:
+            spellings.write(op, attrs, list(map(target.operand, operands)), target)
+        except ValueError as error:
+            raise FrontEndError(f"{op}: can't be written in ONNX: {error}") from None
 
 
 def _can_be_another(node: Node) -> bool:
@@ -439,4 +393,4 @@ def _can_be_another(node: Node) -> bool:
     return GETITEM not in [user.op for user in node.users]
 
 
-__all__ = ["OnnxDraft", "OnnxStorer"]
+__all__ = ["OnnxStorer", "try_call"]

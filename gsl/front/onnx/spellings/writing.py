@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -11,48 +10,67 @@ import onnx
 import onnx_ir as ir
 import torch
 
+from gsl.front.core.handle import is_literal
+from gsl.front.core.infer import type_of_literal
 from gsl.front.core.lower import Lower, Lowering
 from gsl.front.onnx.spellings.reading import OnnxLift, same
 from gsl.front.onnx.types import NAMES, number, onnx_dtype, to_onnx
-from gsl.graph import Dim, SymDim, TensorType, Type
+from gsl.graph import TUPLE, Dim, Node, SymDim, TensorType, Type
 from gsl.spec.normalise import is_number, spatial
 
 
-class OnnxTarget(ABC):
-    """The model into which calls are written."""
+class OnnxTarget:
+    """The model into which calls are written. In this one, nothing is written: it tells whether a call can be."""
 
-    def __init__(self, opset: int) -> None:
+    def __init__(self, opset: int, inputs: Iterable[tuple[ir.Value, Type | None]] = ()) -> None:
         self.opset = opset
         """The version of ONNX's operators that it uses."""
         self._types: dict[ir.Value, Type | None] = {}
         self.turned: dict[ir.Value, tuple[ir.Value, Sequence[int]]] = {}
         """The new values that are others with their axes in another order, with those and that order."""
+        self.inputs = tuple(inputs)
+        """The inputs of the model, with their types."""
+        self._sizes: dict[Any, ir.Value] = {}
+        """The tensors of one element with symbolic sizes that were made so far."""
 
     def type_of(self, value: Any, /) -> Type | None:
         """The type of a value."""
         return self._types.get(value)
 
-    def note(self, value: ir.Value, type: Type | None) -> None:
+    def note(self, value: ir.Value, type: Type | None) -> ir.Value:
         """Note the type of a new value."""
         self._types[value] = type
+        return value
+
+    def operand(self, node: Node) -> Any:
+        """The stand-in for an operand when a call is spelled: a value, a number, or a tuple."""
+        return node.attrs["value"] if is_literal(node) else self.value(node)
+
+    def value(self, node: Node) -> Any:
+        """The value of a node of the view."""
+        return tuple(map(self.operand, node.operands)) if node.op == TUPLE else self.note(ir.Value(), node.type)
 
     def literal(self, value: bool | int | float, dtype: str) -> ir.Value:
         """A number as a tensor."""
         return self.tensor(number(value, dtype))
 
-    @abstractmethod
     def node(
         self, op: str, inputs: Sequence[Any], attributes: Sequence[ir.Attr], *, domain: str = "", outputs: int = 1
     ) -> Sequence[ir.Value]:
         """The outputs of a new node."""
+        return [ir.Value() for _ in range(outputs)]
 
-    @abstractmethod
     def tensor(self, tensor: Any) -> ir.Value:
         """A small tensor."""
+        return self.note(ir.Value(), type_of_literal(tensor))
 
-    @abstractmethod
     def size(self, symbol: Any) -> ir.Value | None:
         """A tensor of one element with a symbolic size; ``None`` if no input of the model has it."""
+        for value, type in () if symbol in self._sizes else self.inputs:
+            if isinstance(type, TensorType) and symbol in type.shape:
+                self._sizes[symbol] = self.size_of(value, type.shape.index(symbol))
+                break
+        return self._sizes.get(symbol)
 
     def size_of(self, value: Any, place: int) -> ir.Value:
         """A tensor of one element with the size of an axis. Before version 15, a shape is made as a whole."""
@@ -60,8 +78,7 @@ class OnnxTarget(ABC):
         (size,) = self.node("Shape", [value], ir.convenience.convert_attributes(ends))
         if not ends:
             (size,) = self.node("Gather", [size, self.tensor(torch.tensor([place]))], ())
-        self.note(size, TensorType((1,), "int64"))
-        return size
+        return self.note(size, TensorType((1,), "int64"))
 
 
 class OnnxLowering(Lowering[OnnxTarget]):
