@@ -4,6 +4,7 @@ places."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import cache, partial
 from typing import Any
 
 import onnx_ir as ir
@@ -31,8 +32,9 @@ def with_bodies(model: ir.Model, change: Change, *, in_place: bool = False) -> i
     if not places:
         return model
     taken, nodes, copy = names_of(model.graph), list(model.graph), model if in_place else None
+    types = cache(partial(declared_types, model))
     for place, name, body in places:
-        alone = _alone(model, body, model if copy is None else copy)
+        alone = _alone(model, body, model if copy is None else copy, types)
         new = change(f"{nodes[place].name or nodes[place].outputs[0].name}.{name}", alone, taken)
         if new is not alone:
             copy = model.clone() if copy is None else copy
@@ -52,8 +54,10 @@ def _take_over(model: ir.Model, part: ir.Model) -> None:
     model.functions.update({key: each for key, each in part.functions.items() if key not in model.functions})
 
 
-def _alone(model: ir.Model, body: ir.Graph, around: ir.Model) -> ir.Model:
-    """A model of a graph, with the functions of what is around it.
+def _alone(
+    model: ir.Model, body: ir.Graph, around: ir.Model, types: Callable[[], Mapping[str, tuple[Any, Any]]]
+) -> ir.Model:  # fmt: skip
+    """A model of a graph, with the functions of what is around it; ``types`` tells those that the model does not.
 
     Values from around it are initialisers if their elements are known, and inputs otherwise.
     """
@@ -65,7 +69,7 @@ def _alone(model: ir.Model, body: ir.Graph, around: ir.Model) -> ir.Model:
             tensor = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=value.name)  # an initialiser has a name
         type, shape = value.type, value.shape
         if type is None or shape is None:
-            type, shape = declared_types(model).get(value.name or "", (type, shape))
+            type, shape = types().get(value.name or "", (type, shape))
         instead[value] = ir.Value(name=value.name, type=type, shape=shape, const_value=tensor)
         if tensor is None:
             graph.inputs.append(instead[value])

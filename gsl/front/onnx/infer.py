@@ -13,7 +13,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.onnx import opaque
-from gsl.front.onnx.copying import beside, copied
+from gsl.front.onnx.copying import beside
 from gsl.front.onnx.run import session
 from gsl.front.onnx.types import DTYPES, NameOf, annotate, array_to_torch, number, to_onnx
 from gsl.graph import Node, Op, SymDim, TensorType, TupleType, Type, op_name
@@ -36,19 +36,18 @@ def infer(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Mapping[st
 def declared_types(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
     """Types and shapes of values by name, as ONNX infers them.
 
-    Large weights are not looked at.
+    Large weights are not looked at: for ONNX, they are inputs.
     """
-    copy = copied(model)
-    graph = copy.graph
-    for name, value in list(graph.initializers.items()):
+    graph = model.graph
+    small: list[ir.Value] = []
+    large = list(graph.inputs)
+    for value in graph.initializers.values():
         tensor = value.const_value
-        if tensor is not None and tensor.size > LARGE:
-            value.type, value.shape = ir.TensorType(tensor.dtype), ir.Shape(tuple(map(int, tensor.shape)))  # type: ignore[arg-type]
-            value.const_value = None
-            del graph.initializers[name]
-            if not value.is_graph_input():
-                graph.inputs.append(value)
-    return _inferred(copy)
+        is_large = tensor is not None and tensor.size > LARGE and value.type is not None and value.shape is not None
+        (large if is_large else small).append(value)
+    seen = ir.GraphView(list(dict.fromkeys(large)), graph.outputs, nodes=graph, initializers=small, name=graph.name,
+                        opset_imports=graph.opset_imports)  # fmt: skip
+    return _inferred(ir.Model(seen, ir_version=model.ir_version or 10, functions=list(model.functions.values())))  # type: ignore[arg-type]
 
 
 def _inferred(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:

@@ -241,9 +241,13 @@ class OnnxLoader(Loader):
         if not self.expand(tree, canon, native):
             return False
         *_, root = tree.nodes
-        known = self._native_type(call.node.outputs[0])
         if root.type is None or any(node.type is None for node in tree.nodes):
             return False
+        dtypes = tuple([None if value is None else self.views[value].dtype for value in call.inputs])
+        told = None if call.node.domain else spellings.result_of(call.node.op_type, self.opset, dtypes)
+        if told is not None and root.dtype not in (None, told):
+            return False
+        known = self.types.of(call.node.outputs[0])  # where the model declares none, the meaning tells it
         if known is not None and native is not call.node:
             # The model says something else than the meaning of the operator.
             found = refined(known, root.type)
@@ -276,9 +280,8 @@ class OnnxLoader(Loader):
             (native,) = outputs
             name, type, shape = _DECLARED(native)
             note(name)
-            if type.__class__ is not ir.TensorType or shape is None:
-                type, shape = self._declaration(native)
-            key: Any = op, domain, overload, None if shape is None else (id(type.dtype), shape.dims)
+            told = type.__class__ is ir.TensorType and shape is not None
+            key: Any = op, domain, overload, (id(type.dtype), shape.dims) if told else None
             looks_at = spellings.THROUGH.get(op)
             if len(inputs) == 1 and not attributes and looks_at is None:
                 key = key, facts.get(inputs[0]) or self._fact(inputs[0])
@@ -369,8 +372,8 @@ class OnnxLoader(Loader):
         return OnnxLoader(model, self.declared).load()
 
     def _opaque(self, native: Any, node: ir.Node, group: tuple[Subgraph, Mapping[str, Any]] | None, key: Any) -> None:
-        """Add the one node of a call that stays as it is, be it that of a group, and note it under its key unless a
-        size of its type is a symbol of its own."""
+        """Add the one node of a call that stays as it is, be it that of a group, and note it under its key if the model
+        tells its type, and no size of that is a symbol of its own."""
         op, attrs = (opaque.target_of(node), opaque.attributes(node)) if group is None else group
         inputs = tuple([value for value in node.inputs if value is not None])
         extra = opaque.captured(list(opaque.bodies(node)))
@@ -383,16 +386,17 @@ class OnnxLoader(Loader):
             effect=opaque.effect_of(node), deps=tuple([self.views[value] for value in extra]),
         )  # fmt: skip
         self.add(native, view)
-        if native is not node and group is None and view.effect is None and not meaning.has_symbols(type):
+        is_alike = native is not node and group is None and view.effect is None and self._told(native) is not None
+        if is_alike and not meaning.has_symbols(type):
             self._note(key, node, recorded([view], [inputs], "", inputs))
 
     def _field(self, node: ir.Node, place: int) -> None:
         """Add one of several results of a node."""
         whole, value = self.views[node], node.outputs[place]
-        type = whole.type.fields[place] if isinstance(whole.type, TupleType) else None
-        native = self._native_type(value)
-        if native is not None:
-            type = native if type is None else refined(native, type)
+        meant = whole.type.fields[place] if isinstance(whole.type, TupleType) else None
+        type = self._native_type(value) if meant is None else meant
+        if meant is not None and (told := self.types.of(value)) is not None:
+            type = refined(told, meant)
         view = Node(GETITEM, (whole,), {"index": place}, type, name=value.name or "", native=Single(value, (node,)))
         self.add(value, view)
 
@@ -447,8 +451,15 @@ class OnnxLoader(Loader):
     def _native_type(self, value: ir.Value) -> Type | None:
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
-            self._types[value] = self.types.tensor(*self._declaration(value))
+            self._types[value] = self._told(value) or self.types.tensor(*self._declaration(value))
         return self._types[value]
+
+    def _told(self, value: ir.Value) -> Type | None:
+        """The type that the model declares, or that of a shape; ``None`` for what is neither."""
+        node, known = value.producer(), self.types.of(value)
+        if known is None and node is not None and node.op_type == "Shape" and (sizes := self.sizes(value)) is not None:
+            return TensorType((len(sizes),), "int64")
+        return known
 
     def _declaration(self, value: ir.Value) -> tuple[Any, Any]:
         """The type and the shape that the model declares, or that ONNX infers; none for what is no tensor."""

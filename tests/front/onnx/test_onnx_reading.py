@@ -87,6 +87,17 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
          "more": "float[2] scales = {2.0, 2.0}"},
         "%scales: float32[2] = param\n%y: float32[4, 6] = onnx::Resize(%x, %scales, mode='nearest')",
     ),
+    "integers that keep their dtype, in a model that does not tell it": (
+        {"body": "a = ReduceSum(x, axis) b = ReduceL2(x, axis) y = Sub(a, b)", "inputs": "int32[2,3] x",
+         "outputs": "int32[2,1] y", "more": "int64[1] axis = {1}", "opset": 18},
+        "%axis: int64[1] = param\n%a: int32[2, 1] = onnx::ReduceSum(%x, %axis)\n"
+        "%b: int32[2, 1] = onnx::ReduceL2(%x, %axis)\n%y: int32[2, 1] = subtract(%a, %b)",
+    ),
+    "an axis that goes if it can": (
+        {"body": "a = Squeeze(x, axis) y = Abs(a)", "inputs": "float[n,3] x", "outputs": "float[3] y",
+         "more": "int64[1] axis = {0}"},
+        "%axis: int64[1] = param\n%a: float32[3] = onnx::Squeeze(%x, %axis)\n%y: float32[3] = abs(%a)",
+    ),
     "an RMS norm by onnxruntime's name": (
         {"body": "y = SimplifiedLayerNormalization <epsilon: float = 0.5> (x, w)", "more": "float[3] w = {1, 2, 3}"},
         "%w: float32[3] = param\n%y: float32[2, 3] = nn.rms_norm(%x, %w, epsilon=0.5)",
@@ -126,6 +137,14 @@ def test_sizes_that_are_computed() -> None:
 def test_types_that_the_model_does_not_tell() -> None:
     wl = workload("a = Softsign(x) b = Relu(a) y = Softsign(b)")
     assert [str(node.type) for node in wl.graph] == ["float32[2, 3]"] * 4
+
+
+def test_types_that_follow_from_the_meaning_are_not_inferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    wl = workload("a = Relu(x) s = Shape(a) m, n = Split(a, k) z = Concat<axis: int = 0>(n, m) y = Reshape(z, s)",
+                  more="int64[2] k = {1, 1}")  # fmt: skip
+    monkeypatch.setattr(load, "declared_types", lambda model: pytest.fail("they are inferred"))
+    types = {node.name: str(node.type) for node in wl.graph.nodes if node.name in ("s", "m", "n", "z")}
+    assert types == {"s": "int64[2]", "m": "float32[1, 3]", "n": "float32[1, 3]", "z": "float32[2, 3]"}
 
 
 def test_a_type_that_is_wrong_is_not_believed() -> None:
@@ -335,11 +354,11 @@ def test_a_node_is_read_once_for_all_that_are_read_alike(monkeypatch: pytest.Mon
     assert first.op_counts() == dict.fromkeys(
         ("abs", "onnx::Shape", "strided_slice", "concatenate", "reshape", "nn.dense", "rsqrt"), 4
     )
-    assert sorted(read) == [
-        "Abs", "Abs", "Concat", "MatMul", "Reciprocal", "Reshape", "Shape", "Slice", "Sqrt", "Transpose",
+    assert sorted(read) == [  # the input has another type than what follows, and of the output that is told
+        "Abs", "Abs", "Concat", "MatMul", "Reciprocal", "Reciprocal", "Reshape", "Shape", "Slice", "Sqrt", "Transpose",
     ]  # fmt: skip
     assert Workload(first.model).text() == first.text()
-    assert len(read) == 10
+    assert len(read) == 11
 
 
 def test_of_sizes_that_nothing_tells_none_are_equal() -> None:

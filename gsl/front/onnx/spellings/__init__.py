@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
 from gsl.front.onnx.spellings.reading import THROUGH, OnnxCall, OnnxLift, OnnxScope, OnnxUnread, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget
+from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget, result_of
 from gsl.front.tree import Canon
 from gsl.graph import Node
 from gsl.spec import packed
@@ -98,5 +98,5 @@ def takes_bias(layer: Node, bias: Node) -> bool:
 
 __all__ = [
     "MISSING", "READERS", "READINGS", "THROUGH", "WRITERS", "OnnxCall", "OnnxScope", "OnnxTarget", "OnnxUnread", "read",
-    "takes_bias", "write",
+    "result_of", "takes_bias", "write",
 ]  # fmt: skip

@@ -87,9 +87,10 @@ def _squeeze(w: OnnxLowering, data: Any, axis: tuple[int, ...]) -> Any:
 
 
 def _read_squeeze(r: OnnxCall) -> Canon:
+    # An axis of which it is not known that its size is 1 stays in torch.
     axes = r.ints("axes", 1)
-    shape = r.type().shape
-    unread_unless(all(isinstance(size, int) for size in shape) or axes is not None)
+    sizes = r.sizes() if axes is None else [r.type().shape[axis] for axis in axes]
+    unread_unless(axes is None or set(sizes) <= {1})
     return Canon("squeeze", (r.x,), {"axis": axes})
 
 

@@ -270,6 +270,20 @@ def accepted(op: str, opset: int) -> tuple[frozenset[str], ...]:
     return tuple([frozenset([name for name in NAMES if _spelled(name) in formal.types]) for formal in schema.inputs])
 
 
+@lru_cache(maxsize=1024)
+def result_of(op: str, opset: int, dtypes: tuple[str | None, ...]) -> str | None:
+    """The dtype of the first result of an operator of ONNX on operands of these dtypes; ``None`` where it depends on
+    other things."""
+    try:
+        schema = onnx.defs.get_schema(op, opset, "")
+    except onnx.defs.SchemaError:
+        return None
+    result = schema.outputs[0]
+    alike = [dtype for formal, dtype in zip(schema.inputs, dtypes) if formal.type_str == result.type_str]
+    own = [name for name in NAMES if _spelled(name) in result.types]
+    return alike[0] if alike else own[0] if len(own) == 1 else None
+
+
 def _spelled(dtype: str) -> str:
     """The name of a dtype in the declarations of ONNX."""
     names = {"float32": "float", "float64": "double"}
