@@ -184,7 +184,7 @@ def _function_of(new: ir.Model, function: ir.Function) -> ir.Function:
     graph, known = new.graph.clone(), names_of(function.graph)
     for value, old in zip(graph.inputs, function.inputs):
         value.type, value.shape = old.type, old.shape
-    groups.write_constants(graph)
+    groups.write_constants(graph, tuple(graph.initializers.values()))
     for node in graph.all_nodes():
         for value in node.outputs:
             if value.name not in known:

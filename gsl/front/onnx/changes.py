@@ -134,6 +134,8 @@ class OnnxChanges:
         graph = model.graph
         for value in self.initializers:
             graph.register_initializer(value)
+        if model.ir_version < 4:
+            groups.write_constants(graph, self.initializers)
         for root, made in self.placed.items():
             nodes = list(map(self._node, made))
             if root is None:

@@ -156,7 +156,8 @@ def _check_graph(graph: ir.Graph, known: set[Any]) -> None:
         if not known.issuperset(node.inputs):
             used = next(value.name for value in node.inputs if value is not None and value not in known)
             raise FrontEndError(
-                f"the node {node.name or node.op_type!r} uses {used!r} before it is computed, or nothing computes it"
+                f"the node {node.name or node.op_type!r} uses {used!r} before it is computed (the TopologicalSortPass "
+                "of onnx_ir.passes.common puts nodes in order), or nothing computes it"
             )
         if node.attributes.data:
             for body in opaque.bodies(node):

@@ -73,7 +73,7 @@ def function_of(model: ir.Model, name: str, group: Node) -> ir.Function:
     graph = model.graph
     for value in graph.inputs:  # those of a function have no types in a file: the operands of a call tell them
         value.type = value.shape = None
-    write_constants(graph)
+    write_constants(graph, tuple(graph.initializers.values()))
     graph.metadata_props.update({_NAME: str(group.op), _ATTRIBUTES: repr(dict(group.attrs))})
     return ir.Function(DOMAIN, name, graph=graph, attributes=())
 
@@ -99,9 +99,9 @@ def callers_first(functions: Mapping[Any, ir.Function]) -> list[Any]:
     return order[::-1]
 
 
-def write_constants(graph: ir.Graph) -> None:
-    """Let the initialisers of the graph of a function be nodes, as functions have none."""
-    for value in list(graph.initializers.values()):
+def write_constants(graph: ir.Graph, initializers: Sequence[ir.Value]) -> None:
+    """Let initialisers of a graph be nodes: functions have none, and before version 4 of the format all are inputs."""
+    for value in initializers:
         del graph.initializers[str(value.name)]
         tensor = ir.AttrTensor("value", value.const_value)  # type: ignore[arg-type]
         graph.insert_before(graph[0], ir.Node("", "Constant", [], [tensor], outputs=[value]))

@@ -279,7 +279,7 @@ HOSTILE: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a sparse initialiser": (changed(sparse), "the initialiser 's' is sparse"),
     "how it is trained": (changed(trained), "training_info"),
     "nobody computes it, inside": (written(BRANCH.format("y", "nobody", "")), "uses 'nobody' before"),
-    "too early, inside": (written(BRANCH.format("t", "y", "y = Relu (t)")), "uses 'y' before"),
+    "too early, inside": (written(BRANCH.format("t", "y", "y = Relu (t)")), "TopologicalSortPass"),
     "too early, for several results": (
         written("y, z = Split <axis = 0> (x, s) s = Constant <value = int64[2] {1, 1}> ()"), "uses 's' before"
     ),

@@ -93,6 +93,10 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         "%axis: int64[1] = param\n%a: int32[2, 1] = onnx::ReduceSum(%x, %axis)\n"
         "%b: int32[2, 1] = onnx::ReduceL2(%x, %axis)\n%y: int32[2, 1] = subtract(%a, %b)",
     ),
+    "a convolution of no channels, of which torch makes none": (
+        {"body": "a = Conv(x, w) y = Abs(a)", "inputs": "float[2,0,3] x, float[4,0,1] w", "outputs": "float[2,4,3] y"},
+        "%a: float32[2, 4, 3] = onnx::Conv(%x, %w)\n%y: float32[2, 4, 3] = abs(%a)",
+    ),
     "an axis that goes if it can": (
         {"body": "a = Squeeze(x, axis) y = Abs(a)", "inputs": "float[n,3] x", "outputs": "float[3] y",
          "more": "int64[1] axis = {0}"},

@@ -559,6 +559,15 @@ def test_a_pass_folds_weights() -> None:
     check(native)
 
 
+def test_a_new_number_in_a_model_of_the_oldest_format() -> None:
+    """There, all initialisers are inputs."""
+    native = model("y = Relu(x)")
+    native.ir_version = 3
+    new = Subst(op.ReLU(X), op.ReLU(X) * 2.0, name="twice")(Workload(native)).model
+    check(new)
+    assert nodes(new) == ["Constant", "Relu", "Mul"]
+
+
 def test_a_pass_that_fails_leaves_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     native = model("a = Relu(x) b = Relu(a) c = Exp(b) d = Relu(c) e = Relu(d) y = Abs(e)")
     before = bytes_of(native)

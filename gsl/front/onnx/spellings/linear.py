@@ -108,7 +108,8 @@ def _conv(op: str) -> Lower:
 
 def _read_conv(r: OnnxCall, transposed: bool) -> Canon:
     count = r.type(1).ndim - 2
-    unread_unless(1 <= count <= 3 and not r.has(3))
+    # Without channels to compute of, there are none computed in torch, and zeros in ONNX.
+    unread_unless(1 <= count <= 3 and not r.has(3) and 0 not in r.type(1).shape)
     attrs = {"groups": r.attr("group", 1), **places(r, r.type(1).shape[2:])}
     if transposed:
         unread_unless("output_shape" not in r.node.attributes and r.attr("auto_pad", "VALID") in ("NOTSET", "VALID"))
