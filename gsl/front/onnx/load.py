@@ -455,11 +455,10 @@ class OnnxLoader(Loader):
         return self._types[value]
 
     def _told(self, value: ir.Value) -> Type | None:
-        """The type that the model declares, or that of a shape; ``None`` for what is neither."""
-        node, known = value.producer(), self.types.of(value)
-        if known is None and node is not None and node.op_type == "Shape" and (sizes := self.sizes(value)) is not None:
-            return TensorType((len(sizes),), "int64")
-        return known
+        """The type of a shape, which follows, and that which the model declares for any other value."""
+        node = value.producer()
+        sizes = self.sizes(value) if node is not None and node.op_type == "Shape" and not node.domain else None
+        return self.types.of(value) if sizes is None else TensorType((len(sizes),), "int64")
 
     def _declaration(self, value: ir.Value) -> tuple[Any, Any]:
         """The type and the shape that the model declares, or that ONNX infers; none for what is no tensor."""

@@ -97,6 +97,13 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         {"body": "a = Conv(x, w) y = Abs(a)", "inputs": "float[2,0,3] x, float[4,0,1] w", "outputs": "float[2,4,3] y"},
         "%a: float32[2, 4, 3] = onnx::Conv(%x, %w)\n%y: float32[2, 4, 3] = abs(%a)",
     ),
+    "a shape of whose length the model says nothing": (
+        {"body": "s = Shape(x) n = Slice(s, i, j) f = Cast<to: int = 1>(n) y = Mul(x, f)",
+         "more": "int64[k] s, int64[m] n, int64[1] i = {-1}, int64[1] j = {9}"},
+        "%s: int64[2] = onnx::Shape(%x)\n"
+        "%n: int64[1] = strided_slice(%s, begin=(1,), end=(2,), strides=(1,), axes=(0,))\n"
+        "%f: float32[1] = cast(%n, dtype='float32')\n%y: float32[2, 3] = multiply(%x, %f)",
+    ),
     "an axis that goes if it can": (
         {"body": "a = Squeeze(x, axis) y = Abs(a)", "inputs": "float[n,3] x", "outputs": "float[3] y",
          "more": "int64[1] axis = {0}"},
