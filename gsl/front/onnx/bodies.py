@@ -10,7 +10,7 @@ from typing import Any
 import onnx_ir as ir
 
 from gsl.front.onnx import groups, opaque
-from gsl.front.onnx.changes import detach, names_of
+from gsl.front.onnx.changes import names_of
 from gsl.front.onnx.copying import beside
 from gsl.front.onnx.infer import declared_types, is_known
 from gsl.front.onnx.load import OnnxLoader
@@ -41,7 +41,7 @@ def with_bodies(model: ir.Model, change: Change, *, in_place: bool = False) -> i
             node = nodes[place] if in_place else list(copy.graph)[place]
             instead = ir.AttrGraph(name, _inner(new, body, copy))
             for old in node.attributes[name].as_graph().all_nodes():
-                detach(old)  # so that it uses no value from around it any more
+                opaque.detach(old)  # so that it uses no value from around it any more
             node.attributes[name] = instead
             _take_over(copy, new)
     return model if copy is None else copy

@@ -257,9 +257,7 @@ class OnnxChanges:
     def _move(self, node: ir.Node, moved: Mapping[ir.Value, ir.Value]) -> None:
         """Let a node, and the graphs in it, use other values."""
         self._lost += moved
-        for place, value in enumerate(node.inputs):
-            if value is not None and value in moved:
-                node.replace_input_with(place, moved[value])
+        opaque.redirect(node, moved)
         for body in opaque.bodies(node):
             opaque.replace(body, moved)
 
@@ -350,15 +348,8 @@ def _let_go(node: ir.Node) -> Sequence[ir.Value]:
     """Let the graphs in a node use nothing any more: what they used from around it."""
     used = opaque.captured(list(opaque.bodies(node)))
     for part in opaque.nested(node):
-        detach(part)
+        opaque.detach(part)
     return used
-
-
-def detach(node: ir.Node) -> None:
-    """Let a node use nothing any more."""
-    for place, value in enumerate(node.inputs):
-        if value is not None:
-            node.replace_input_with(place, None)
 
 
 def names_of(graph: ir.Graph) -> set[Any]:
@@ -375,4 +366,4 @@ def _source_of_alias(value: ir.Value) -> ir.Value | None:
     return node.inputs[0] if node is not None and is_alias(node) else None
 
 
-__all__ = ["NewNode", "OnnxChanges", "detach", "names_of"]
+__all__ = ["NewNode", "OnnxChanges", "names_of"]

@@ -71,12 +71,22 @@ def captured(bodies: Sequence[ir.Graph]) -> tuple[ir.Value, ...]:
     return tuple(dict.fromkeys([value for value in used if value.graph not in inner]))
 
 
+def redirect(node: ir.Node, instead: Mapping[Any, ir.Value | None]) -> None:
+    """Let a node use other values, or none."""
+    for place, value in enumerate(node.inputs):
+        if value in instead:
+            node.replace_input_with(place, instead[value])
+
+
+def detach(node: ir.Node) -> None:
+    """Let a node use nothing any more."""
+    redirect(node, dict.fromkeys(node.inputs))
+
+
 def replace(graph: ir.Graph, instead: Mapping[ir.Value, ir.Value]) -> None:
     """Let a graph, and those in it, use other values."""
     for part in graph.all_nodes():
-        for place, value in enumerate(part.inputs):
-            if value is not None and value in instead:
-                part.replace_input_with(place, instead[value])
+        redirect(part, instead)
     for inner in (graph, *graph.subgraphs()):
         for place, value in enumerate(inner.outputs):
             if value in instead:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -139,11 +140,8 @@ class OnnxProgram(Extended):
     def _symbols(self) -> Mapping[Any, str]:
         """The names of the symbolic sizes."""
         types = OnnxTypes()
-        for value in self._model.graph.inputs:
+        for value in chain(self._model.graph.inputs, *[node.outputs for node in self._model.graph]):
             types.of(value)
-        for node in self._model.graph:
-            for value in node.outputs:
-                types.of(value)
         return types.names
 
     def build(self, **options: Any) -> Callable[..., Any]:
