@@ -451,7 +451,10 @@ class OnnxLoader(Loader):
     def _native_type(self, value: ir.Value) -> Type | None:
         """The type that the model declares, or that ONNX infers."""
         if value not in self._types:
-            self._types[value] = self._told(value) or self.types.tensor(*self._declaration(value))
+            known = self._told(value)
+            if known is None and (value.type is None or value.shape is None):
+                known = self.types.tensor(*self._declared.get(value.name or "", (None, None)))
+            self._types[value] = known
         return self._types[value]
 
     def _told(self, value: ir.Value) -> Type | None:
@@ -459,13 +462,6 @@ class OnnxLoader(Loader):
         node = value.producer()
         sizes = self.sizes(value) if node is not None and node.op_type == "Shape" and not node.domain else None
         return self.types.of(value) if sizes is None else TensorType((len(sizes),), "int64")
-
-    def _declaration(self, value: ir.Value) -> tuple[Any, Any]:
-        """The type and the shape that the model declares, or that ONNX infers; none for what is no tensor."""
-        type, shape = value.type, value.shape
-        if type is None or shape is None:
-            type, shape = self._declared.get(value.name or "", (type, shape))
-        return (type, shape) if isinstance(type, ir.TensorType) else (None, None)
 
 
 def _tensor_of(value: ir.Value) -> Any:
