@@ -335,8 +335,7 @@ def reduced(
     calc: Calculation, x: Tensor, axes: Sequence[int], keepdims: bool,
     fold: Callable[[Any, Callable[..., SumTerm]], SumTerm],
 ) -> Tensor:  # fmt: skip
-    """The results of a fold of the elements along some axes; a number has an axis 0 that is none."""
-    axes = axes if x.ndim else ()
+    """The results of a fold of the elements along some axes."""
     demand_rank(calc, x, max(axes, default=-1) + 1, least=True)
     kept = [a for a in range(x.ndim) if a not in axes]
 
@@ -380,7 +379,7 @@ def _reduction(name: str) -> ElementMeaning:
         calc: Calculation, x: Tensor, axis: Any, keepdims: bool, exclude: bool, unbiased: bool = False
     ) -> Tensor:
         algebra = calc.algebra
-        axes = tuple(range(x.ndim)) if axis is None else axis
+        axes = tuple(range(x.ndim)) if axis is None or not x.ndim else axis  # the axis 0 of a number is none
         if exclude:
             axes = tuple(a for a in range(x.ndim) if a not in axes)
 
