@@ -448,7 +448,6 @@ def _batch_norm(
 
 def _over_axes(calc: Calculation, x: Tensor, axes: Sequence[int], epsilon: Any, centred: bool) -> Tensor:
     """A tensor divided by the root of its mean square along axes, with the mean subtracted or not."""
-    demand_rank(calc, x, max(axes, default=0) + 1, least=True)
     algebra = calc.algebra
 
     def fold(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
