@@ -4,7 +4,7 @@ variable."""
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
 from operator import attrgetter
@@ -264,7 +264,7 @@ _PLANNED: Final = frozenset((
 
 def _name(value: Any) -> str:
     """The name of the operator that an expression calls; nothing if it calls none."""
-    return str(value.op.name) if isinstance(value, Call) and isinstance(value.op, Op) else ""
+    return str(value.op.name) if type(value) is Call and type(value.op) is Op else ""
 
 
 def effect_of(binding: Any) -> Effect | None:
@@ -286,19 +286,33 @@ def effect_of(binding: Any) -> Effect | None:
     return Effect.OTHER if relax.analysis.contains_impure_call(value) else None
 
 
-def writes_within(value: Any, function_of: Callable[[Any], Any]) -> bool:
-    """True if the branches of an expression that counts as pure, or the functions that it is given or calls, write in
-    place.
+_OF_CLOSURES: Final = frozenset(("relax.make_closure", "relax.invoke_pure_closure"))
+"""The operators that call functions of Relax."""
+
+
+def computed(value: Any, function_of: Callable[[Any], Any]) -> Iterator[Any]:
+    """An expression, the calls in its branches, and the functions that it is given or calls, with the calls in these.
 
     ``function_of`` gives the function that a variable stands for, or the call that makes it; ``None`` for others.
     """
 
     def within(expr: Any) -> list[Any]:
-        if isinstance(expr, Call):
-            return [found for found in map(function_of, (expr.op, *items(expr.args))) if found is not None]
+        if type(expr) is Call:
+            called = () if is_of_operator(expr) else (expr.op, *items(expr.args))
+            return [found for found in map(function_of, called) if found is not None]
         calls: list[Any] = []
-        if isinstance(expr, (relax.If, relax.Function)):
+        if type(expr) in (relax.If, relax.Function):
             tvm_ffi.structural_walk(expr, (Call, calls.append))
         return calls
 
-    return any(_EFFECTS.get(_name(expr)) is Effect.MUTATES for expr in reached([value], within))
+    return reached([value], within)
+
+
+def is_of_operator(expr: Any) -> bool:
+    """True for a call that calls no function of Relax."""
+    return type(expr) is Call and type(expr.op) is Op and expr.op.name not in _OF_CLOSURES
+
+
+def writes(expr: Any) -> bool:
+    """True for a call that changes memory and counts as pure."""
+    return _EFFECTS.get(_name(expr)) is Effect.MUTATES

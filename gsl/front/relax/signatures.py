@@ -15,7 +15,7 @@ from tvm import ir, relax
 from gsl.front.core.handle import Source
 from gsl.front.core.load import Expansion, Rows, recorded
 from gsl.front.relax import spellings
-from gsl.front.relax.function import VARIABLES, RelaxFunction, effect_of, sizes_of, writes_within
+from gsl.front.relax.function import VARIABLES, RelaxFunction, computed, effect_of, is_of_operator, sizes_of, writes
 from gsl.front.relax.handle import RelaxLeaf
 from gsl.front.relax.types import FunctionScope, is_number, is_tensors
 from gsl.graph import CONST, Effect, Node, TensorType, Type
@@ -68,6 +68,8 @@ class RelaxSignatures:
         """The nodes that stand for literals, by these; ``None`` for what is none."""
         self._by_value: dict[Hashable, Node] = {}
         """The same by their values."""
+        self._steady: set[Any] = set()
+        """The functions, and calls, that are known to change no memory."""
         self._operators: dict[Any, _Operator] = {}
         self._own: dict[tuple[Any, ...], RelaxForm] = {}
         """The forms of calls of other types, by their operators and the same facts."""
@@ -87,17 +89,27 @@ class RelaxSignatures:
         if self.function.ops[number] is not None:
             return self._operator(number).effect
         effect = effect_of(self.function.bindings[number])
-        is_written = effect is None and writes_within(self.function.values[number], self._function_of)
+        value = self.function.values[number]
+        is_written = effect is None and not is_of_operator(value) and self._writes(value)
         return Effect.MUTATES if is_written else effect
 
+    def _writes(self, value: Any) -> bool:
+        """True if the branches of an expression, or the functions that it calls, change memory."""
+        found = list(computed(value, self._function_of))
+        if any(map(writes, found)):
+            return True
+        self._steady.update(found)
+        return False
+
     def _function_of(self, expr: Any) -> Any:
-        """The function, or the call that makes it, for a variable that stands for one; ``None`` for anything else."""
+        """The function, or the call that makes it, for a variable that stands for one; ``None`` for anything else, and
+        where it is known to change no memory."""
         found = None
         if isinstance(expr, ir.GlobalVar):
             found = None if self.module is None else self.module.functions.get(expr)
         elif type(expr) in VARIABLES and not is_tensors(expr.ty):
             found = self.function.lookup(self.function.own(expr))
-        return found if isinstance(found, (ir.Call, relax.Function)) else None
+        return found if isinstance(found, (ir.Call, relax.Function)) and found not in self._steady else None
 
     def known(
         self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]
