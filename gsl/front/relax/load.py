@@ -293,16 +293,17 @@ class RelaxLoader(Loader):
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""
         var, value = self.function.vars[number], self.function.values[number]
         users = self.function.users.get(var, [])
-        if not all(isinstance(self.function.values[user], relax.TupleGetItem) for user in users):
+        fields = [self.function.lookup(self.function.vars[user]) for user in users]
+        if not all(isinstance(field, relax.TupleGetItem) for field in fields):
             return False
         idle = [user for user in users if self._is_idle(user)]
         if var in self.function.used_by_result or len(idle) == len(users):
             return False
         noted: dict[Any, Canon | None] = {self.function.vars[user]: None for user in idle}
-        for user in users:
+        for user, field in zip(users, fields):
             if user in idle:
                 continue
-            canon = spellings.read_field(value, int(self.function.values[user].index), self.scope)
+            canon = spellings.read_field(value, int(field.index), self.scope)
             if canon is None or not self.is_acceptable(canon, value):
                 return False
             noted[self.function.vars[user]] = canon

@@ -54,7 +54,7 @@ def to_tvm(value: Any) -> Any:
     """A torch tensor or numpy array as a tensor of TVM, of the same memory where it is contiguous and aligned."""
     if isinstance(value, TENSOR):
         return value
-    if isinstance(value, np.ndarray) and not known_dtype(value.dtype.name):
+    if isinstance(value, np.ndarray) and value.dtype.kind == "V" and not known_dtype(value.dtype.name):
         return _tensor(value)
     tensor = to_torch(value).contiguous()
     if tensor.is_conj() or tensor.is_neg():

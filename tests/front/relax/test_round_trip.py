@@ -9,6 +9,7 @@ import pytest
 import torch
 import tvm
 from tvm import relax
+from tvm.relax.expr import _update_type
 
 from gsl import Workload
 from gsl.front.relax import from_module
@@ -50,6 +51,17 @@ def relax_alias(builder: Any, var: Any) -> Any:
     name = relax.Var("alias", var.ty)
     builder.emit_normalized(relax.VarBinding(name, var))
     return name
+
+
+def checked_field() -> Any:
+    """A field of a norm that is checked as it is taken."""
+    x, c = tensor("x", 2, 3), tensor("c", 3)
+    call = relax.BlockBuilder().normalize(relax.op.nn.batch_norm(x, c, c, c, c, axis=1, training=False))
+    norm, y = relax.Var("norm", call.ty), tensor("y", 2, 3)
+    cast = relax.MatchCast(y, relax.TupleGetItem(norm, 0), y.ty)
+    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(norm, call), cast])], y)
+    _update_type(body, y.ty)
+    return tvm.IRModule({"main": relax.Function([x, c], body, y.ty, True).with_attr("global_symbol", "main")})
 
 
 def tuples() -> Any:
@@ -123,6 +135,7 @@ MODULES: dict[str, Callable[[], Any]] = {
     "a norm and an average": lambda: normed(0, 2),
     "an average": lambda: normed(1),
     "no field": normed,
+    "a field that is checked": checked_field,
     "an input returned": lambda: function([tensor("x", 2)], lambda b, x: x, dataflow=False),
     "a constant returned": lambda: function([tensor("x", 2)], lambda b, x: relax.const(1.0), dataflow=False),
     "nothing returned": lambda: function([tensor("x", 2)], lambda b, x: relax.Tuple([]), dataflow=False),
