@@ -26,11 +26,13 @@ def per_channel(c: pat.Pattern, w: pat.Pattern, conv: pat.Pattern) -> attr.Expr:
 def conv_multiply() -> RuleSides:
     """conv(x, w) · c = conv(x, w · c)
 
-    Where c is a number or has one element per output channel: shape (C, 1, …) or (1, C, 1, …).
+    Where c is a number or has one element per output channel: shape (C, 1, …) or (1, C, 1, …). The product keeps the
+    dtype: integers times 0.5 are floats, with which integers are not convolved.
     """
     x, w, c = pat.Wildcard(), pat.Param(), weight()
     conv = pat.Call(convolution(), x, w)
-    return conv * c, conv.like(x, w * of_kernel(c, w)), per_channel(c, w, conv)
+    product = conv * c
+    return product, conv.like(x, w * of_kernel(c, w)), per_channel(c, w, conv) & same_dtype(conv, product)
 
 
 @rule(priority=5, extern_use=False)
@@ -43,8 +45,9 @@ def conv_bias_multiply() -> RuleSides:
     conv = pat.Call(convolution(), x, w)
     biased = op.BiasAdd(conv, b, axis=1)
     vector = pat.Cond(c.ndim == 0, c, op.Reshape(c, newshape=(-1,)))
-    scaled = biased.like(conv.like(x, w * of_kernel(c, w)), b * vector)
-    return biased * c, scaled, per_channel(c, w, conv) & same_dtype(w, b)
+    product = biased * c
+    folded = biased.like(conv.like(x, w * of_kernel(c, w)), b * vector)
+    return product, folded, per_channel(c, w, conv) & same_dtype(w, b, product)
 
 
 Offset = Callable[[pat.Pattern | None], pat.Cond]

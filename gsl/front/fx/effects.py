@@ -360,8 +360,9 @@ def _is_new_field(node: fx.Node) -> bool:
             return False
         if len(call.target._schema.returns) < 2:
             return False
-    others = [user for user in call.users if user is not node]
-    return all(user.target is operator.getitem and user.args[1] != node.args[1] for user in others)
+    numbers = [user.args[1] for user in call.users if user.target is operator.getitem]
+    is_told = len(numbers) == len(call.users) and all(isinstance(each, int) and each >= 0 for each in numbers)
+    return is_told and numbers.count(node.args[1]) == 1
 
 
 _ASSERTIONS: Final = frozenset(

@@ -191,8 +191,8 @@ class FxLoader(Loader):
 
         ``torch.export`` writes one for every field of a call with several results.
         """
-        operand, index = node.args[0], node.args[1]
-        if not isinstance(operand, fx.Node) or not isinstance(index, int):
+        operand, index = node.args[0], self._number(node)
+        if not isinstance(operand, fx.Node) or index is None:
             return False
         if node in self.fields:
             return self._tree(node, self.fields[node], operand)
@@ -207,6 +207,15 @@ class FxLoader(Loader):
         self.add(node, Node(GETITEM, (view,), {"index": index}, self.values.type(node), node.name, native))
         return True
 
+    def _number(self, field: fx.Node) -> int | None:
+        """The number of the field that a ``getitem`` takes, counted from the first one where it is known how many there
+        are; ``None`` for one that takes several."""
+        whole, index = field.args[0], field.args[1]
+        if not isinstance(index, int):
+            return None
+        found = self.values.type(whole) if index < 0 and isinstance(whole, fx.Node) else None
+        return index + len(found.fields) if isinstance(found, TupleType) else index
+
     def _has_fields(self, node: fx.Node) -> bool:
         """True if all the used fields of a native call have canonical readings, which are then noted."""
         if not node.users or any(user.target is not operator.getitem for user in node.users):
@@ -217,7 +226,8 @@ class FxLoader(Loader):
         noted: dict[fx.Node, Canon] = {}
         unread: set[fx.Node] = set()
         for user in node.users:
-            canon = readings.get(user.args[1])  # type: ignore[arg-type]
+            number = self._number(user)
+            canon = None if number is None else readings.get(number)
             if canon is not None and self.is_acceptable(canon, node):
                 noted[user] = canon
             elif user.users:

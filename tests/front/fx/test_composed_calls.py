@@ -100,6 +100,34 @@ def test_fields_of_one_call_that_come_to_differ() -> None:
     assert [str(node.target) for node in new.mod.graph.nodes].count("unbind") == 1
 
 
+@pytest.mark.parametrize(
+    ("function", "unread"),
+    [
+        (lambda x: torch.stack(torch.relu(x).unbind(-1)[::-1]), 2),
+        (lambda x: torch.relu(x).unbind(-1)[-1] * x.max(-1)[-2], 0),
+        (lambda x: torch.relu(x).chunk(2, -1)[-1] * 2, 0),
+    ],
+)  # fmt: skip
+def test_fields_from_the_end_and_several_at_once(function: Any, unread: int) -> None:
+    old = Workload.from_fx(fx.symbolic_trace(function), (X,))
+    assert len(opaque(old)) == unread
+    new = PRODUCER(old)
+    assert new.trace.count() == 1
+    old.compare(new).check()
+
+
+def test_a_field_is_changed_under_another_number() -> None:
+    def function(x: torch.Tensor) -> Any:
+        fields = torch.ops.aten.topk.default(x, 2)
+        before = torch.relu(fields[0])
+        fields[-2].neg_()
+        return torch.tanh(before)
+
+    old = Workload.from_fx(fx.symbolic_trace(function), (X,))
+    later = Subst(op.Tanh(op.ReLU(x)), op.Tanh(op.Maximum(x, 0.0)), name="later")
+    old.compare(later(old)).check()
+
+
 @given(st.integers(1, 40), st.integers(1, 60), st.booleans(), st.sampled_from([torch.float32, torch.float64]))
 def test_what_is_enlarged_has_the_elements_that_torch_finds(
     size: int, times: int, is_given: bool, dtype: torch.dtype

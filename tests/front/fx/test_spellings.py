@@ -825,6 +825,9 @@ def test_batch_norm_without_weights_gets_literal_ones_and_zeros() -> None:
     assert reading is not None
     assert isinstance(reading.operands[1], LiteralOperand)
     same(mean(reading), F.batch_norm(img, channel, spread))
+    halves = read(c(F.batch_norm, img.half(), channel, spread), Once())
+    assert halves is not None
+    assert [each.value.dtype for each in halves.operands[1:3]] == [channel.dtype] * 2, "torch wants them to be alike"
 
 
 # ---------------------------------------------------------------- modules

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import torch
@@ -14,18 +14,19 @@ from gsl.front.fx.spellings.table import FxLower, FxRow, Native, Site, call, dty
 from gsl.front.tree import Canon, LiteralOperand
 
 
-def filled(c: BoundCall, value: float, shape: Sequence[Any], like: Any) -> LiteralOperand:
-    """A literal tensor for an operand that was left out."""
-    unread_unless(all(isinstance(s, int) for s in shape))
-    return LiteralOperand(torch.full(tuple(shape), value, dtype=dtype_of(c.dtype_of(like))))
+def filled(c: BoundCall, value: float, like: Any) -> LiteralOperand:
+    """A literal tensor for an operand that was left out, of the type of another one."""
+    kind = c.typed(like)
+    unread_unless(all(isinstance(size, int) for size in kind.shape))
+    return LiteralOperand(torch.full(kind.shape, value, dtype=dtype_of(kind.dtype)))  # type: ignore[arg-type]
 
 
 def _batch_norm(c: BoundCall) -> Canon:
     """Inference only: the running statistics are used."""
     unread_unless(c.training is False)
-    channels = () if c.weight is not None and c.bias is not None else c.typed(c.input).shape[1:2]
-    gamma = filled(c, 1.0, channels, c.input) if c.weight is None else tensor(c, c.weight)
-    beta = filled(c, 0.0, channels, c.input) if c.bias is None else tensor(c, c.bias)
+    # Of halves, the statistics and weights may be of float32.
+    gamma = filled(c, 1.0, c.running_mean) if c.weight is None else tensor(c, c.weight)
+    beta = filled(c, 0.0, c.running_mean) if c.bias is None else tensor(c, c.bias)
     operands = (tensor(c, c.input), gamma, beta, tensor(c, c.running_mean), tensor(c, c.running_var))
     return Canon("nn.batch_norm", operands, {"axis": 1, "epsilon": real(c.eps)})
 
