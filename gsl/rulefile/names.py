@@ -112,8 +112,7 @@ _JOINED: Final[dict[str, OperatorKind]] = {
     **{f"conv_transpose{n}d": _kind(f"nn.conv{n}d_transpose", joined=(BIAS,)) for n in (1, 2, 3)},
     "linear": _kind("nn.dense", joined=(BIAS,)),
     "convolution": _kind(*CONVOLUTIONS, joined=(BIAS,)),
-    "addmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
-    "baddbmm": _kind("matmul", joined=(BIAS, "add"), alone=False),
+    **{name: _kind("matmul", joined=(BIAS, "add"), alone=False) for name in ("addmm", "addmv", "baddbmm")},
 }
 
 def _by_name() -> dict[str, frozenset[str]]:

@@ -33,6 +33,8 @@ CALLS: dict[str, tuple[Callable[[torch.Tensor], Any], torch.Tensor]] = {
     "windows": (lambda x: x.unfold(1, 2, 2), X),
     "new": (lambda x: x + x.new_ones(6) + x.new_full((1,), 2) - x.new_zeros((2, 1, 1)), X),
     "like": (lambda x: x + torch.ones_like(x, device="cpu", dtype=torch.float32), X),
+    "shuffles": (lambda x: F.pixel_shuffle(F.channel_shuffle(F.pixel_unshuffle(x, 2), 4), 2), IMAGE),
+    "glu": (F.glu, X),
     "columns": (lambda x: F.unfold(x, 3, padding=1, stride=2), IMAGE),
     "nearest": (lambda x: F.interpolate(x, scale_factor=2), IMAGE),
     "moves": (lambda x: x.to("cpu").double().to(x) * 2, X),

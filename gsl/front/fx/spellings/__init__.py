@@ -138,6 +138,10 @@ MODULES: Final[Mapping[type[nn.Module], ModuleRow]] = {
     nn.Identity: ModuleRow("torch.clone"),
     nn.Flatten: ModuleRow("torch.flatten", "", "start_dim end_dim"),
     nn.Unflatten: ModuleRow("torch.unflatten", "", "dim sizes=unflattened_size"),
+    nn.PixelShuffle: ModuleRow("torch.pixel_shuffle", "", "upscale_factor"),
+    nn.PixelUnshuffle: ModuleRow("torch.pixel_unshuffle", "", "downscale_factor"),
+    nn.ChannelShuffle: ModuleRow("torch.channel_shuffle", "", "groups"),
+    nn.GLU: ModuleRow("F.glu", "", "dim"),
 }
 """Exact types: a subclass may do something else."""
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 import torch.nn.functional as F
 
-from gsl.front.fx.spellings.bind import BoundCall, integer, number, real, unread_unless
+from gsl.front.fx.spellings.bind import BoundCall, axis, integer, number, real, unread_unless
 from gsl.front.fx.spellings.table import (
     FxLift,
     FxRow,
@@ -50,6 +50,21 @@ def _prelu(c: BoundCall) -> Canon:
     unread_unless(kind is None or kind.ndim > 1)
     unread_unless(slopes is None or slopes.ndim == 1)
     return Canon("nn.prelu", (tensor(c, c.input), tensor(c, c.weight)), {"axis": 1})
+
+
+def _glu(c: BoundCall) -> Canon:
+    """Half of a tensor times the sigmoid of the other one, as torch decomposes it; halves are multiplied in float32."""
+    kind = c.typed(c.input)
+    unread_unless(kind.ndim > 0 and kind.dtype in ("float32", "float64"))
+    where = axis(c.dim, kind.ndim)
+    half = integer(kind.shape[where]) // 2
+    unread_unless(half > 0)
+
+    def part(begin: int) -> Canon:
+        attrs = {"begin": (begin,), "end": (begin + half,), "axes": (where,)}
+        return Canon("strided_slice", (tensor(c, c.input),), attrs)
+
+    return Canon("multiply", (part(0), Canon("sigmoid", (part(half),))))
 
 
 def softmax(op: str) -> FxLift:
@@ -202,6 +217,7 @@ ROWS: Final = (
         approximate=("approximate", str)),
     row("elu", "F.elu aten.elu.default", "input alpha=1.0 inplace=False scale=1 input_scale=1", read=_elu,
         inplace=True, alpha=("alpha", real)),
+    FxRow("F.glu aten.glu.default", "input dim=-1", _glu),
     FxRow("F.hardtanh aten.hardtanh.default", "input min=-1.0 max=1.0 inplace=False", _hardtanh, inplace=True),
     row("softplus", "F.softplus aten.softplus.default", "input beta=1 threshold=20", beta=("beta", real),
         threshold=("threshold", real)),

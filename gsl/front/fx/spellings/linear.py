@@ -193,6 +193,7 @@ ROWS: Final = (
     FxRow(op="nn.batch_matmul", write=_write_batch_matmul),
     FxRow(op="nn.bias_add", write=_write_bias_add),
     FxRow(words("addmm"), "input mat1 mat2 beta=1 alpha=1", _addmm("mat1", "mat2")),
+    FxRow(words("addmv"), "input mat vec beta=1 alpha=1", _addmm("mat", "vec")),
     FxRow(words("baddbmm"), "input batch1 batch2 beta=1 alpha=1", _addmm("batch1", "batch2")),
     row("nn.attention", "F.scaled_dot_product_attention aten.scaled_dot_product_attention.default", _SDPA,
         read=_attention, write=_write_attention),

@@ -145,6 +145,49 @@ def _movedim(c: BoundCall) -> Canon:
     return transposed(c, c.input, [source[target.index(a)] if a in target else next(rest) for a in range(ndim)])
 
 
+# ---------------------------------------------------------------- shuffles
+
+
+def _turned(c: BoundCall, parts: Sequence[Any], axes: Sequence[int], joined: Sequence[Any]) -> Canon:
+    """A tensor of which axes are taken apart, exchanged, and put together."""
+    turned = transposed(c, reshaped(c, c.input, parts), axes)
+    return Canon("reshape", (turned,), {"newshape": tuple(joined)})
+
+
+def _image(c: BoundCall, factor: Any) -> tuple[list[Any], Any, Any, Any, int]:
+    """The axes before the channels, the sizes of channels, height and width, and a factor."""
+    shape, times = c.typed(c.input).shape, integer(factor)
+    unread_unless(len(shape) > 2 and times > 0)
+    *lead, channels, height, width = shape
+    return lead, channels, height, width, times
+
+
+def _pixel_shuffle(c: BoundCall) -> Canon:
+    """Channels as the pixels of larger images."""
+    lead, channels, height, width, times = _image(c, c.upscale_factor)
+    n, channels = len(lead), integer(channels) // times**2
+    parts = (*lead, channels, times, times, height, width)
+    axes = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
+    return _turned(c, parts, axes, (*lead, channels, height * times, width * times))
+
+
+def _pixel_unshuffle(c: BoundCall) -> Canon:
+    """Pixels as the channels of smaller images."""
+    lead, channels, height, width, times = _image(c, c.downscale_factor)
+    n, height, width = len(lead), integer(height) // times, integer(width) // times
+    parts = (*lead, channels, height, times, width, times)
+    axes = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
+    return _turned(c, parts, axes, (*lead, channels * times**2, height, width))
+
+
+def _channel_shuffle(c: BoundCall) -> Canon:
+    """The channels of groups in turn."""
+    shape, groups = c.typed(c.input).shape, integer(c.groups)
+    unread_unless(len(shape) > 2 and groups > 0)
+    parts = (shape[0], groups, integer(shape[1]) // groups, *shape[2:])
+    return _turned(c, parts, (0, 2, 1, *range(3, len(parts))), shape)
+
+
 # ---------------------------------------------------------------- several tensors
 
 
@@ -380,6 +423,12 @@ ROWS: Final = (
     FxRow(f"aten.numpy_T.default {words('t')}", "input", _t),
     FxRow("aten.mT.default", "input", lambda c: swapped(c, c.input, -2, -1)),
     FxRow(words("movedim moveaxis", "int intlist"), "input source destination", _movedim),
+    FxRow("torch.pixel_shuffle aten.pixel_shuffle.default", "input upscale_factor", _pixel_shuffle),
+    FxRow("torch.pixel_unshuffle aten.pixel_unshuffle.default", "input downscale_factor", _pixel_unshuffle),
+    FxRow(
+        "torch.channel_shuffle aten.channel_shuffle.default torch.native_channel_shuffle "
+        "aten.native_channel_shuffle.default", "input groups", _channel_shuffle,
+    ),
     row("concatenate", "torch.cat torch.concat torch.concatenate aten.cat.default aten.concat.default "
         "aten.concatenate.default", "tensors dim=0", read=_joined("concatenate"),
         write=_write_joined(torch.cat)),
