@@ -24,9 +24,10 @@ from gsl.spec.natives import overloads, same_function
 BIAS: Final = "nn.bias_add"
 
 SEVERAL_RESULTS: Final = frozenset((
-    "max", "min", "native_batch_norm", "_native_batch_norm_legit_no_training", "native_dropout", "native_group_norm",
-    "native_layer_norm", "_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_efficient_attention", "_scaled_dot_product_fused_attention_overrideable",
+    "max", "min", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training",
+    "native_dropout", "native_group_norm", "native_layer_norm", "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_fused_attention_overrideable",
     *(f"adaptive_max_pool{n}d" for n in (1, 2, 3)), *(f"max_pool{n}d_with_indices" for n in (1, 2, 3)),
 ))  # fmt: skip
 """The names of torch's functions that may have several results where the canonical operator has one."""

@@ -57,6 +57,16 @@ def broadcast_broadcast() -> RuleSides:
 
 
 @rule(priority=2)
+def tile_identity() -> RuleSides:
+    """tile(x; 1, …) = x
+
+    Symbolic sizes must be the same expressions.
+    """
+    x = pat.Wildcard()
+    return op.Tile(x, shape=x.shape), x
+
+
+@rule(priority=2)
 def slice_identity() -> RuleSides:
     """x[:, …, :] = x
 
@@ -448,7 +458,7 @@ def clip_clip() -> RuleSides:
 NORMAL = RuleSet(
     [
         layout.copy_identity, layout.dropout_identity, layout.cast_identity, layout.cast_cast,
-        layout.reshape_identity, broadcast_identity, broadcast_broadcast, slice_identity,
+        layout.reshape_identity, broadcast_identity, broadcast_broadcast, tile_identity, slice_identity,
         multiply_one, divide_one, add_zero, subtract_zero,
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,

@@ -136,6 +136,7 @@ OPS: tuple[OpSpec, ...] = (
         _AFFINE,
         optional=2,
         examples=(call(e.IMAGE, e.GAMMA, e.BETA), call(e.NHWC, axis=-1)),
+        torch_names="_native_batch_norm_legit",
     ),
     # data / sqrt(max(sum of squares, eps)): eps is the square of that of torch.nn.functional.normalize.
     OpSpec(

@@ -118,6 +118,17 @@ def test_group_norm() -> None:
     becomes(workload(group_norm, (2, 6, 4, 4), (6, 1, 1), (6, 1, 1)), {"nn.group_norm", "reshape"})
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("affine", [False, True])
+def test_decomposed_instance_norm(batch: int, affine: bool) -> None:
+    norm = nn.InstanceNorm2d(3, affine=affine)
+    if affine:
+        nn.init.normal_(norm.weight), nn.init.normal_(norm.bias)
+    exported = torch.export.export(norm, (torch.randn(batch, 3, 4, 5),)).run_decompositions()
+    assert "aten.instance_norm" not in str(exported.graph)
+    becomes(Workload.from_exported(exported), {"nn.instance_norm"})
+
+
 @pytest.mark.parametrize(
     ("function", "op"),
     [

@@ -1,4 +1,4 @@
-"""Normalisations that are written out: RMS, layer and group norm.
+"""Normalisations that are written out: RMS, layer, group and instance norm.
 
 The parts are recognised one after the other, each by a rule of its own, so that every order and spelling of them is
 found: first what is divided by its root mean square, then that its mean was subtracted, then weights. All are written
@@ -173,7 +173,24 @@ def group_norm_affine() -> RuleSides:
     return norm * w + b, whole, same_dtype(x, w, b) & precise(x) & per_channel(w, x) & per_channel(b, x)
 
 
+@rule(extern_use=False)
+def instance_norm() -> RuleSides:
+    """reshape(instance_norm(reshape(x); tile(w), tile(b))) = instance_norm(x; w, b), and without weights
+
+    Where the first reshape keeps the axes behind the channels, and the second one has the shape of x: each channel of
+    each image is normalised alone. Torch decomposes it so, with the images side by side as channels of one.
+    """
+    x, w, b = pat.Wildcard(), pat.Wildcard(ndim=1), pat.Wildcard(ndim=1)
+    flat = op.Reshape(x)
+    weighted, plain = op.InstanceNorm(flat, op.Tile(w), op.Tile(b), axis=1), op.InstanceNorm(flat, axis=1)
+    norm = weighted | plain
+    out = op.Reshape(norm, shape=x.shape)
+    channels = attr.Match(norm, [(w.shape == x.shape[1:2]) & (b.shape == x.shape[1:2]), True])
+    fits = (x.ndim > 2) & (flat.ndim == x.ndim) & (flat.shape[2:] == x.shape[2:])
+    return out, pat.Match(norm, [weighted.like(x, w, b), plain.like(x)]), fits, channels
+
+
 RULES = (
     rms_norm, rms_norm_promoted, rms_norm_weighted, rms_norm_scale, layer_norm_centre, layer_norm_variance,
-    layer_norm_scale, layer_norm_shift, group_norm, group_norm_affine,
+    layer_norm_scale, layer_norm_shift, group_norm, group_norm_affine, instance_norm,
 )  # fmt: skip

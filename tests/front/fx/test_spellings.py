@@ -791,6 +791,8 @@ def test_without_types_nothing_is_guessed(call: C) -> None:
 
 FIELDS = [
     c(aten._native_batch_norm_legit_no_training.default, img, channel, channel, channel, spread, 0.1, 1e-5),
+    c(aten._native_batch_norm_legit.no_stats, img[:1], channel, channel, True, 0.1, 1e-5),
+    c(aten._native_batch_norm_legit.no_stats, img[:1], None, None, True, 0.1, 1e-5),
     c(aten.native_layer_norm.default, x, [3], v, v, 1e-5),
     c(aten.native_layer_norm.default, x, [3], None, None, 1e-5),
     c(aten.native_group_norm.default, img, channel, channel, 2, 4, 49, 2, 1e-5),

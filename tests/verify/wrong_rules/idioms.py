@@ -128,6 +128,15 @@ def _() -> RuleSides:
     return norm * w + b, affine, same_dtype(x, w, b) & precise(x) & per_channel(w, x) & per_channel(b, x)
 
 
+@wrong("instance-norm", condition="flat.shape[2:] == x.shape[2:]", examples=100)
+def _() -> RuleSides:
+    """the axes behind the channels not kept"""
+    x = pat.Wildcard()
+    flat = op.Reshape(x)
+    norm = op.InstanceNorm(flat, axis=1)
+    return op.Reshape(norm, shape=x.shape), norm.like(x), (x.ndim > 2) & (flat.ndim == x.ndim)
+
+
 @wrong("gelu-erf", condition="", examples=20)
 def _() -> RuleSides:
     """the argument not divided by the root of two"""

@@ -18,6 +18,13 @@ def _() -> RuleSides:
     return out, op.BroadcastTo(x * 2, shape=out.shape), precise(x)
 
 
+@wrong("tile-identity")
+def _() -> RuleSides:
+    """the elements of the first axis in reverse order"""
+    x = pat.Wildcard(ndim=2)
+    return op.Tile(x, shape=x.shape), op.Reverse(x, axis=(0,))
+
+
 @wrong("add-zero")
 def _() -> RuleSides:
     """one taken for zero"""

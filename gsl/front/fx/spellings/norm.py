@@ -72,6 +72,13 @@ def _instance_norm(c: BoundCall) -> Canon:
     return Canon("nn.instance_norm", _affine(c), {"axis": 1, "epsilon": real(c.eps)})
 
 
+def _own_statistics(c: BoundCall) -> Canon:
+    """A batch norm of a single image by its own statistics: what instance norms are decomposed into."""
+    kind = c.typed(c.input)
+    unread_unless(c.training is True and kind.ndim > 2 and kind.shape[0] == 1)
+    return Canon("nn.instance_norm", _affine(c), {"axis": 1, "epsilon": real(c.eps)})
+
+
 def _normalize(c: BoundCall) -> Canon:
     """Torch bounds the norm, the canonical operator its square."""
     unread_unless(c.p == 2 and not isinstance(c.p, bool) and c.out is None and number(c.eps) > 0)
@@ -185,6 +192,7 @@ FIELDS: Final = (
         "aten._native_batch_norm_legit_no_training.default torch.native_batch_norm aten.native_batch_norm.default",
         "input weight bias running_mean running_var training=False momentum=0.1 eps=1e-05", _batch_norm,
     ),
+    FxRow("aten._native_batch_norm_legit.no_stats", "input weight bias training momentum eps", _own_statistics),
     FxRow("torch.native_layer_norm aten.native_layer_norm.default", "input normalized_shape weight bias eps",
           _layer_norm),
     FxRow("torch.native_group_norm aten.native_group_norm.default", "input weight bias N C HxW num_groups eps",
