@@ -26,14 +26,14 @@ FUNCTIONS: dict[str, tuple[Any, dict[str, Any], torch.Tensor]] = {
     "overload": (aten.erfinv.default, {}, MATRIX),
     "positional": (torch.cumprod, {"dim": 1}, MATRIX),
     "several": (torch.renorm, {"p": 2, "dim": 0, "maxnorm": 1.0}, MATRIX),
-    "functional": (F.pixel_shuffle, {"upscale_factor": 2}, IMAGE),
+    "functional": (F.pdist, {"p": 1.0}, MATRIX),
     "linalg": (torch.linalg.matrix_exp, {}, torch.rand(3, 3)),
 }
 CALLS: dict[str, Any] = {
     "special": lambda net, a: torch.special.erfcx(a), "function": lambda net, a: torch.erfinv(a),
     "method": lambda net, a: a.erfinv(), "overload": lambda net, a: torch.erfinv(a),
     "positional": lambda net, a: torch.cumprod(a, 1), "several": lambda net, a: torch.renorm(a, 2, 0, 1.0),
-    "functional": lambda net, a: F.pixel_shuffle(a, 2), "linalg": lambda net, a: torch.linalg.matrix_exp(a),
+    "functional": lambda net, a: F.pdist(a, 1.0), "linalg": lambda net, a: torch.linalg.matrix_exp(a),
 }  # fmt: skip
 
 
@@ -86,15 +86,15 @@ def test_as_target(name: str, form: str) -> None:
 @pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
 def test_modules(form: str) -> None:
     """A module is an operator by its class, with the arguments of its constructor as attributes."""
-    wl = workload(net(lambda net, a: net.shuffle(a), shuffle=nn.PixelShuffle(2)), (IMAGE,), form)
-    shuffle = pat.Call(nn.PixelShuffle, x, upscale_factor=2)
-    assert sum(1 for _ in Subst(shuffle, x).match(wl)) == 1
-    assert not list(Subst(pat.Call(nn.PixelShuffle, x, upscale_factor=3), x).match(wl))
-    new = Subst(shuffle, pat.Call(F.pixel_shuffle, x, upscale_factor=2))(wl)
+    wl = workload(net(lambda net, a: net.act(a), act=nn.CELU(2)), (IMAGE,), form)
+    act = pat.Call(nn.CELU, x, alpha=2)
+    assert sum(1 for _ in Subst(act, x).match(wl)) == 1
+    assert not list(Subst(pat.Call(nn.CELU, x, alpha=3), x).match(wl))
+    new = Subst(act, pat.Call(F.celu, x, alpha=2))(wl)
     wl.compare(new, (IMAGE,)).check()
-    back = Subst(pat.Call(F.pixel_shuffle, x, upscale_factor=2), shuffle)(new)
+    back = Subst(pat.Call(F.celu, x, alpha=2), act)(new)
     assert back.trace.count() == 1
-    assert any(isinstance(module, nn.PixelShuffle) for module in back.mod.modules())
+    assert any(isinstance(module, nn.CELU) for module in back.mod.modules())
     wl.compare(back, (IMAGE,)).check()
 
 
