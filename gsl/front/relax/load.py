@@ -293,17 +293,17 @@ class RelaxLoader(Loader):
         """True if all the used fields of a call with several results have canonical readings, which are then noted."""
         var, value = self.function.vars[number], self.function.values[number]
         users = self.function.users.get(var, [])
-        fields = [self.function.lookup(self.function.vars[user]) for user in users]
-        if not all(isinstance(field, relax.TupleGetItem) for field in fields):
+        values = [self.function.lookup(self.function.vars[user]) for user in users]
+        if not all(isinstance(each, relax.TupleGetItem) for each in values):
             return False
         idle = [user for user in users if self._is_idle(user)]
         if var in self.function.used_by_result or len(idle) == len(users):
             return False
         noted: dict[Any, Canon | None] = {self.function.vars[user]: None for user in idle}
-        for user, field in zip(users, fields):
+        for user, each in zip(users, values):
             if user in idle:
                 continue
-            canon = spellings.read_field(value, int(field.index), self.scope)
+            canon = spellings.read_field(value, int(each.index), self.scope)
             if canon is None or not self.is_acceptable(canon, value):
                 return False
             noted[self.function.vars[user]] = canon
