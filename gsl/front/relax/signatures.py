@@ -68,8 +68,8 @@ class RelaxSignatures:
         """The nodes that stand for literals, by these; ``None`` for what is none."""
         self._by_value: dict[Hashable, Node] = {}
         """The same by their values."""
-        self._steady: set[Any] = set()
-        """The functions, and calls, that are known to change no memory."""
+        self._effects: dict[Any, Effect | None] = {}
+        """The effects of calls of functions that are given tensors alone, by these functions."""
         self._operators: dict[Any, _Operator] = {}
         self._own: dict[tuple[Any, ...], RelaxForm] = {}
         """The forms of calls of other types, by their operators and the same facts."""
@@ -88,28 +88,30 @@ class RelaxSignatures:
         """The effect of a binding."""
         if self.function.ops[number] is not None:
             return self._operator(number).effect
-        effect = effect_of(self.function.bindings[number])
-        value = self.function.values[number]
-        is_written = effect is None and not is_of_operator(value) and self._writes(value)
-        return Effect.MUTATES if is_written else effect
+        binding, value = self.function.bindings[number], self.function.values[number]
+        callee = value.op if type(value) is ir.Call and type(binding) is relax.VarBinding else None
+        if callee in self._effects:
+            return self._effects[callee]
+        effect = effect_of(binding)
+        if effect is None and not is_of_operator(value) and any(map(writes, computed(value, self._function_of))):
+            effect = Effect.MUTATES
+        if type(callee) is ir.GlobalVar and self._takes_tensors(callee):
+            self._effects[callee] = effect
+        return effect
 
-    def _writes(self, value: Any) -> bool:
-        """True if the branches of an expression, or the functions that it calls, change memory."""
-        found = list(computed(value, self._function_of))
-        if any(map(writes, found)):
-            return True
-        self._steady.update(found)
-        return False
+    def _takes_tensors(self, callee: Any) -> bool:
+        """True for a function that is given tensors alone, so that all calls of it have one effect."""
+        function = self._function_of(callee)
+        return isinstance(function, relax.Function) and all(is_tensors(param.ty) for param in function.params)
 
     def _function_of(self, expr: Any) -> Any:
-        """The function, or the call that makes it, for a variable that stands for one; ``None`` for anything else, and
-        where it is known to change no memory."""
+        """The function, or the call that makes it, for a variable that stands for one; ``None`` for anything else."""
         found = None
         if isinstance(expr, ir.GlobalVar):
             found = None if self.module is None else self.module.functions.get(expr)
         elif type(expr) in VARIABLES and not is_tensors(expr.ty):
             found = self.function.lookup(self.function.own(expr))
-        return found if isinstance(found, (ir.Call, relax.Function)) and found not in self._steady else None
+        return found if isinstance(found, (ir.Call, relax.Function)) else None
 
     def known(
         self, number: int, op: Any, type: Type | None, args: Sequence[Any], operands: Sequence[Node]
