@@ -46,10 +46,7 @@ def clip(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Operands that are decided come first; each of the others may be smaller than the result in a few ways."""
     waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
-    waiting = [*dict.fromkeys(waiting)]
-    if len(waiting) > 1 and all(operand.kinds != {CONST} for operand in waiting) and s.choices.index(2):
-        waiting.reverse()
-    order = sorted(waiting, key=lambda operand: operand.is_leaf and not s.is_bound(operand))
+    order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
     dtype = None if draft.op in PREDICATES else goal.dtype
     condition = draft.operands[0] if draft.op == "where" else None
     for number, operand in enumerate(order):
@@ -88,7 +85,7 @@ def _is_number(draft: NodeDraft) -> bool:
 
 def _variant(s: Solver, common: tuple[int | None, ...], may_grow: bool) -> tuple[int | None, ...]:
     """A shape that broadcasts against another one: mostly the same."""
-    kind = s.choices.index(7, ("broadcast", may_grow))
+    kind = s.choices.index(6)
     if kind == 0 or not common:
         return (s.choices.size(), *common) if may_grow and not common and kind == 5 else common
     axis = s.choices.index(len(common))
@@ -99,9 +96,8 @@ def _variant(s: Solver, common: tuple[int | None, ...], may_grow: bool) -> tuple
             return common[axis + 1 :]
         case 3:
             return tuple([size if i == axis else 1 for i, size in enumerate(common)])
-        case 4 | 6 if may_grow:
-            one = axis if kind == 6 else None
-            return tuple([s.choices.size() if size == 1 else 1 if i == one else size for i, size in enumerate(common)])
+        case 4 if may_grow:
+            return tuple([s.choices.size() if size == 1 else size for size in common])
         case 5 if may_grow and len(common) < 5:
             return (s.choices.size(), *common)
     return common

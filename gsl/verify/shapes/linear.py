@@ -45,7 +45,7 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         _vector(s, draft, goal)
         return
     rows, columns = wanted[-2:]
-    for operand in first_computed(s, *((b, a) if s.choices.index(2) else (a, b))):
+    for operand in first_computed(s, a, b):
         other = b if operand is a else a
         batch: tuple[int | None, ...] = tuple(wanted[:-2])
         inner = None
