@@ -87,6 +87,12 @@ LISTS: Final[dict[str, Any]] = {
             "merge-element-wise-variadic: two",
         ),
     },
+    "unwritten": {
+        "ONNX has no Conv of int8": (
+            "conv-multiply: integers times a fraction",
+            "conv-bias-multiply: integers times a fraction",
+        ),
+    },
     "silent": frozenset((
         *known_both.SILENT,
         "diamond-conv-add: channels last",

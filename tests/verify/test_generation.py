@@ -79,7 +79,7 @@ def test_dtypes_of_calls_that_are_to_differ_are_parted_by_an_operand() -> None:
         x = op.Where(pat.Wildcard(dtype="bool"), x, pat.Wildcard(shape=x.shape))
     inner = op.Tanh(x)
     step = inner * pat.Wildcard(ndim=2)
-    assert len(instances(Subst(step, step, where=~(step.dtype == inner.dtype)))) >= 6
+    assert len(instances(Subst(step, step, where=~(step.dtype == inner.dtype)))) >= 4
 
 
 def test_evidence_names_the_dtypes_that_a_leaf_did_not_have_alone() -> None:
