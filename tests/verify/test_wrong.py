@@ -213,6 +213,7 @@ def test_conditions_on_numbers_are_suggested(make: Callable[[], Subst], conditio
     assert found.suggestion.text in conditions
 
 
+@pytest.mark.long
 def test_a_rule_that_is_refused_at_odd_sizes_gets_its_condition() -> None:
     """An unsigned number that is negated wraps before its product has a wider dtype."""
     def rotated(x: Any, c: Any, s: Any) -> Any:

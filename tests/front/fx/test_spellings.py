@@ -246,6 +246,7 @@ def read(call: C, once: Once, types: Callable[[Any], Any] = type_of) -> Canon | 
 
 
 x, y, w, b, v = T(2, 3), T(2, 3) + 1, T(5, 3), T(5), T(3)
+even = T(2, 4, 4, 6)
 img, kernel, kbias, channel, spread = T(2, 4, 7, 7), T(6, 4, 3, 3), T(6), T(4), T(4) ** 2
 ints, mask, idx = N(2, 3) + 1, T(2, 3, dtype=torch.bool), N(2, 4)
 table, batch1, batch2, square = T(5, 3), T(2, 3, 4), T(2, 4, 5), T(4, 4)
@@ -540,8 +541,7 @@ SAME: dict[str, list[C]] = {
     "upsample": [c(aten.upsample_nearest2d.vec, img, [14, 21], None),
                  c(aten.upsample_nearest2d.vec, img, None, [2.0, 3.0])],
     "pixel shuffle": [c(torch.pixel_shuffle, img, 2), c(aten.pixel_shuffle.default, img, 2)],
-    "pixel unshuffle": [c(torch.pixel_unshuffle, img[..., :4, :6], 2),
-                        c(aten.pixel_unshuffle.default, img[..., :4, :6], 2)],
+    "pixel unshuffle": [c(torch.pixel_unshuffle, even, 2), c(aten.pixel_unshuffle.default, even, 2)],
     "channel shuffle": [c(torch.channel_shuffle, img, 2), c(aten.channel_shuffle.default, img, 2)],
     "glu": [c(F.glu, img, 1), c(aten.glu.default, img, -3)],
     "addcmul": [c(torch.addcmul, x, y, v), c("addcmul", x, y, v), c(aten.addcmul.default, x, y, v, value=1),
