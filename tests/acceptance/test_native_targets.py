@@ -154,6 +154,7 @@ def test_a_call_that_writes_to_its_operands_is_not_made(function: Any, attrs: di
     (lambda: pat.Call(nn.Linear, x), r"op\.BiasAdd\(op\.Dense\(x, pat\.Param\(\)\)"),
     (lambda: pat.Call(nn.Conv2d, x), r"op\.BiasAdd\(op\.Conv2D\(x, pat\.Param\(\)"),
     (lambda: pat.Call(torch.cat, [x, y]), r"op\.Concatenate\(\["),
+    (lambda: pat.Call(F.pixel_shuffle, x, upscale_factor=2), r"op\.Reshape\(op\.Transpose\(op\.Reshape\(x"),
 ])  # fmt: skip
 def test_a_canonical_operator_is_named(call: Any, named: str, form: str) -> None:
     """A function that graphs show by a canonical operator does not silently match nothing."""

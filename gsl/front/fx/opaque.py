@@ -143,7 +143,7 @@ def constructor_arguments(module: torch.nn.Module) -> dict[str, Any]:
 
 
 _TYPES: Final[tuple[Type | None, ...]] = (
-    None, *(TensorType((2,) * rank, dtype) for dtype in ("float32", "int64") for rank in (4, 2)),
+    None, *(TensorType((4,) * rank, dtype) for dtype in ("float32", "int64") for rank in (4, 2)),
 )  # fmt: skip
 """The types that are assumed of the operands in turn: some readings depend on their rank or dtype."""
 
