@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gsl.prove.meanings import elementwise, layout, linear
+from gsl.prove.meanings import elementwise, layout, linear, reduce, window
 from gsl.prove.poly import Unproved
 from gsl.prove.tensor import Calculation, Tensor, Value
 from gsl.spec import LISTS, TABLE, Trait
 
-MEANINGS = {**elementwise.MEANINGS, **layout.MEANINGS, **linear.MEANINGS}
+MEANINGS = {**elementwise.MEANINGS, **layout.MEANINGS, **linear.MEANINGS, **reduce.MEANINGS, **window.MEANINGS}
 """The meanings by canonical operator."""
 
 

@@ -12,6 +12,26 @@ from gsl.prove.tensor import Calculation, Family, Index, Tensor, any_item, eleme
 from gsl.prove.terms import SumTerm
 
 
+def demand_rank(calc: Calculation, x: Tensor, ndim: int, least: bool = False) -> None:
+    """Demand a rank of an operand."""
+    if x.ndim != ndim and not (least and x.ndim > ndim):
+        calc.refuse(f"a tensor of {x.ndim} axes where {ndim} are needed")
+
+
+def shared_out(calc: Calculation, whole: Poly, count: Poly, what: str) -> Poly:
+    """A number divided by another one, which divides it."""
+    if count.number == 1:
+        return whole
+    found = calc.path.quotient(whole, count)
+    if found * count != calc.path.reduce(whole):
+        if calc.given:
+            part = calc.path.variable("part").poly
+            calc.path.assume(("==", whole - part * count))
+            return calc.path.reduce(part)
+        calc.same(found * count, whole, what)
+    return found
+
+
 def moved(x: Tensor, axes: Sequence[int]) -> Tensor:
     """A tensor with other axes first: axis ``i`` of the result is axis ``axes[i]``."""
 
