@@ -197,7 +197,7 @@ def by_another_kind_of_number() -> Subst:
     attention(None), scaled_attention(0.5), attention(1.0, None), attention(1.0, "bool"), slices(1, 2), slices(0, 3),
     first_four(),
     norm_of_groups(2), einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(0,), keepdims=False, exclude=False)),
-    einsum("ij,ji->ij", lambda x, y: x * y),
+    einsum("ij,ji->ij", lambda x, y: x * y), einsum("ij,ij->k", lambda x, y: x), einsum("ij,ij->ii", lambda x, y: x),
     by_a_size(), relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
     cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
     cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),

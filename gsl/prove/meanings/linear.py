@@ -76,6 +76,8 @@ def _einsum(calc: Calculation, parts: tuple[Tensor, ...] | Family, equation: str
             if word.count(letter) > 1:
                 raise Unproved("a diagonal of an operand of einsum")
             places.setdefault(letter, []).append(size)
+    if len(set(output)) < len(output) or not places.keys() >= set(output):
+        calc.refuse(f"the result of {equation}")
     sizes = {letter: calc.path.broadcast(own, given=calc.given) for letter, own in places.items()}
     summed = [letter for letter in sizes if letter not in output]
 
