@@ -107,7 +107,7 @@ def _attention(
     size = algebra.number(query.shape[-1])
     factor = algebra.inverse(root(algebra, size)) if scale is None else real(scale)
     scores = matmul(calc, query, moved(key, (*range(key.ndim - 2), key.ndim - 1, key.ndim - 2)))
-    scores = replace(scores, at=_scaled(calc, scores, factor))
+    scores = each(calc, lambda x: algebra.times(x, factor), scores)
     if mask is not None and not masked:
         scores = each(calc, algebra.add, scores, mask)
     powers = each(calc, lambda x: algebra.apply("exp", x), scores)
@@ -130,12 +130,8 @@ def _for_heads(calc: Calculation, x: Tensor, heads: Poly) -> Tensor:
 
 
 def _is_of_bools(calc: Calculation, mask: Tensor) -> bool:
-    """Whether a mask says what takes part, and is not added; where its dtype is not known, both are cases."""
+    """True for a mask that says what takes part, and is not added; where its dtype is not known, both are cases."""
     return calc.path.decide(("==", mask.dtype - dtype_code("bool")))
-
-
-def _scaled(calc: Calculation, x: Tensor, factor: SumTerm) -> Callable[[Index], SumTerm]:
-    return lambda index: calc.algebra.times(x.at(index), factor)
 
 
 def _lower_triangle(calc: Calculation, x: Tensor) -> Callable[[Index], SumTerm]:
