@@ -328,6 +328,7 @@ def mixed() -> torch.nn.Module:
     return settle(torch.nn.Sequential(*layers, torch.nn.Linear(144, 8)))
 
 
+@pytest.mark.long
 def test_all_subsets_are_beside_what_is_chosen(hasty: None) -> None:
     model = Model("small", mixed, lambda: (torch.randn(1, 3, 8, 8),))
     wl, _ = safe.fresh(model)

@@ -34,7 +34,7 @@ def check(page: Path) -> None:
         assert outputs.agrees(example.output, printed), f"line {example.line} prints something else: {mend}\n{printed}"
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("page", [page for page in PAGES[1:] if [*outputs.examples(page)]], ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in outputs.needs(page):

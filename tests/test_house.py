@@ -29,6 +29,7 @@ def test_the_table(house: dict[str, Any], capsys: pytest.CaptureFixture[str]) ->
     assert "| lines that the tensor front ends share | " in told
 
 
+@pytest.mark.long
 def test_names_of_types(house: dict[str, Any]) -> None:
     text = "class One: pass\nTwo = int\nThree: object = str\nFOUR = 4\nfive = 5\nclass _Six: pass\nT = 7"
     top = ast.parse(f"{text}\nEight = TypeVar('Eight')")

@@ -98,6 +98,7 @@ def test_a_failing_cell_is_found() -> None:
         notebooks.executed(notebook_of("x = 1", "assert x == 2"))
 
 
+@pytest.mark.long
 def test_a_cell_that_does_not_end_is_found() -> None:
     with pytest.raises(CellTimeoutError):
         notebooks.executed(notebook_of("while True: pass"), seconds=1)

@@ -245,7 +245,7 @@ def test_a_stack_with_two_runs(axis: int) -> None:
     old.compare(new).check()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.long
 @pytest.mark.parametrize("rule", [ACROSS, STACKED])
 def test_rules_on_another_axis_are_verified(rule: Subst) -> None:
     assert isinstance(rule.verify(), Supported)
@@ -259,6 +259,7 @@ def test_new_segments_have_as_many_fields_as_they_say() -> None:
     assert rule(old).op_counts()["nn.relu"] == 6
 
 
+@pytest.mark.long
 def test_the_rule_is_verified_and_wrong_ones_are_refuted() -> None:
     assert isinstance(JOINED.verify(max_examples=80), Supported)
     turned = Subst(CAT, CAT.like(pat.Tuple(AFTER, PIECE, BEFORE)), where=CAT.axis == AXIS)

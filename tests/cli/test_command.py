@@ -88,7 +88,7 @@ def test_interrupted(here: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> N
     assert gsl("list", "slow.py") == (130, "", "gsl: interrupted\n")
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize(
     ("command", "status"),
     [

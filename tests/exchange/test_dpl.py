@@ -195,7 +195,7 @@ def test_other_groups_are_told_apart() -> None:
         assert groups_of(from_dpl(other)(wl).mod) != wanted
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["products", "linear", "residual", "conv of channels last"])
 def test_earlier_patterns_go_first(name: str) -> None:
     wl = Workload(GRAPHS[name])

@@ -227,7 +227,7 @@ def test_every_rule_fires_on_its_own_left_side() -> None:
         assert not silent
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @with_files
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 def test_a_rule_fires_where_its_target_is_defined(reading: Reading) -> None:
@@ -244,7 +244,7 @@ def test_a_rule_fires_where_its_target_is_defined(reading: Reading) -> None:
 # What is false
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @with_files
 @pytest.mark.parametrize("name", FALSE)
 def test_a_counterexample_is_one_and_its_condition_excludes_it(name: str) -> None:

@@ -14,7 +14,7 @@ TRUE = ("taso-1", "taso-4", "taso-9", "taso-32", "taso-53", "taso-60", "taso-73"
 """Some of those that are true: products, convolutions, sums, concatenations, splits."""
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @with_files
 @pytest.mark.parametrize("name", FALSE)
 def test_what_is_false_is_refuted(name: str) -> None:
@@ -35,6 +35,7 @@ def test_what_is_true_is_supported(name: str) -> None:
     assert name not in FALSE or FALSE[name].cells[0] != "always"
 
 
+@pytest.mark.long
 def test_the_missing_condition_is_suggested(rule: Callable[..., Subst]) -> None:
     line = "(conv2d 1 1 0 0 (ewadd ?x ?y) ?w)=>(ewadd (conv2d 1 1 0 0 ?x ?w) (conv2d 1 1 0 0 ?y ?w))"
     found = rule(line, broadcasting=True).verify(max_examples=60)

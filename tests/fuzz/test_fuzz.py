@@ -127,7 +127,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_finds(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, put = FAULTS[fault]

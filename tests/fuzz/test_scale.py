@@ -60,6 +60,7 @@ def test_one_chain_that_is_deep() -> None:
     assert trace.count() == 1
 
 
+@pytest.mark.long
 def test_a_pattern_that_is_deep() -> None:
     source: pat.Pattern = X
     for _ in range(3000):

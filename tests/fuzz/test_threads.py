@@ -178,7 +178,7 @@ def test_one_pass_in_place_on_modules_of_several_threads() -> None:
         assert len(shared.traces) == THREADS
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("same", [True, False])
 def test_workloads_of_relax(same: bool) -> None:
     relax = pytest.importorskip("tvm.relax")

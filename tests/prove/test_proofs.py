@@ -34,7 +34,7 @@ def test_rules_of_the_book_are_proved(name: str) -> None:
 
 
 
-IDIOM_NAMES = ("softmax-exp", "rms-norm", "layer-norm-variance")
+IDIOM_NAMES = ("softmax-exp", "rms-norm", pytest.param("layer-norm-variance", marks=pytest.mark.long))
 
 
 @pytest.mark.sweep(3)

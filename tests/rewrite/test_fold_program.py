@@ -40,6 +40,7 @@ def causal(self: Any, x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x + mask, -1) / torch.sqrt(torch.full((), 16.0))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("way", ["exported", "traced", "relax"])
 def test_masks_and_roots(way: str) -> None:
     old = workload(causal, way)

@@ -195,6 +195,7 @@ def apply(what: Any, length: int) -> tuple[Any, str, Trace]:
     return what, str(new), trace
 
 
+@pytest.mark.long
 def test_a_process_pool() -> None:
     once = Subst(op.ReLU(RELU), RELU, where=is_matrix, name="once")
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

@@ -48,7 +48,7 @@ def seconds(view: Graph) -> float:
     return taken
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("make", [chain, wide])
 @pytest.mark.slow
 def test_time_is_linear_in_the_matches(make: object) -> None:

@@ -237,6 +237,7 @@ def bert() -> Workload:
     return Workload.from_torch(transformers.BertModel(config).eval(), torch.randint(0, 50, (1, 8)))
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("make", [branches, bert])
 def test_workloads_replayed(make: Callable[[], Workload]) -> None:
     before = make()

@@ -317,7 +317,7 @@ def step_id(steps: Any) -> str:
     return "+".join(step.__name__ for step in steps) or "none"
 
 
-@pytest.mark.sweep(12)
+@pytest.mark.sweep(24)
 @pytest.mark.parametrize("steps", STEPS, ids=step_id)
 def test_a_step_is_supported(steps: Any) -> None:
     source, target, *where = sides(*steps)
@@ -325,7 +325,7 @@ def test_a_step_is_supported(steps: Any) -> None:
     assert isinstance(found, Supported), str(found)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("rule", family.RULES, ids=lambda rule: rule.name)
 def test_a_rule_with_all_steps_is_supported(rule: Subst) -> None:
     """Few of the combinations of steps, shapes and dtypes are instances, which are looked for beside the known ones."""
@@ -365,6 +365,7 @@ def test_all_layers_are_found_in_every_form() -> None:
             torch.testing.assert_close(tuple(outputs), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sweep(5)
 @pytest.mark.parametrize("name", ["gemma2", "gpt_oss"])
 def test_caps_and_sinks_are_no_plain_attention(name: str) -> None:
     model = example(name)

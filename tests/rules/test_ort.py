@@ -123,7 +123,7 @@ number (float x, float[1] y) => (float u, float[1] v) {
     old.compare(new).check()
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_a_rule_holds(rule: Subst) -> None:
     assert rule in ORT
@@ -168,6 +168,7 @@ def test_tables_with_unequal_halves_stay() -> None:
     assert ort.rotary_embedding.spec.name not in new.op_counts()
 
 
+@pytest.mark.long
 def test_cosines_are_told_from_sines() -> None:
     (exchanged,) = (m.rule for m in mutants_of(rotary_embedding_tables) if m.name.endswith("and another exchanged"))
     assert isinstance(exchanged, Subst)

@@ -203,6 +203,7 @@ def test_a_result_with_other_uses_is_not_quantised_in_the_call() -> None:
     wl.compare(new).check()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_numbers_are_those_of_torchs_lowering() -> None:
     """Inductor makes quantised calls of the same graph where its constants are frozen."""
@@ -263,7 +264,7 @@ VERIFIED = [
 """Of rules that differ by their layer only, a few; those for calls of ONNX are not verified."""
 
 
-@pytest.mark.sweep(16)
+@pytest.mark.sweep(24)
 @pytest.mark.parametrize("rule", VERIFIED, ids=lambda rule: rule.name)
 def test_a_rule_holds(rule: Subst) -> None:
     assert isinstance(rule.verify(max_examples=20), Supported)

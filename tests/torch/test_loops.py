@@ -67,7 +67,7 @@ def model(form: Callable[..., Any]) -> NetOfOne:
     return NetOfOne(form, layer=nn.Linear(4, 4)).eval()
 
 
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("decomposed", [False, True])
 def test_bodies_of_exported_loops_are_rewritten(form: str, decomposed: bool, tmp_path: Path) -> None:

@@ -225,6 +225,7 @@ def test_so_they_do_where_the_graph_becomes_a_workload(wants: bool) -> None:
     assert len({output.untyped_storage().data_ptr() for output in (*outputs, x)}) == 4
 
 
+@pytest.mark.long
 def test_gsl_may_be_loaded_within_a_compiler() -> None:
     """There, torch computes with fake tensors."""
     code = """

@@ -126,7 +126,7 @@ def test_transformers_give_the_numbers_of_the_model(make: Any) -> None:
     assert len(backend.traces) <= 2, "one graph for the first sizes, and one for all"
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("make", [bert, llama])
 def test_transformers_learn_as_the_model_does(make: Any) -> None:
     module, rule, times = make()

@@ -54,6 +54,7 @@ def test_rule(name: str, verdicts: dict[str, tuple[Verdict, float]]) -> None:
     assert seconds < 15  # about one, on a machine that does nothing else
 
 
+@pytest.mark.long
 def test_what_is_awkward_is_covered(verdicts: dict[str, tuple[Verdict, float]]) -> None:
     def evidence(name: str) -> Evidence:
         return verdict(name, verdicts)[0].evidence

@@ -272,7 +272,7 @@ def test_a_number_of_instances_is_positive(count: Any) -> None:
         identity().verify(max_examples=count)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("name", [*WRONG_IN_FEW_CASES, *RIGHT_IN_ALL])
 def test_subtle_mistakes(name: str) -> None:
     source, target, *where = WRONG_IN_FEW_CASES.get(name) or RIGHT_IN_ALL[name]
@@ -300,6 +300,7 @@ def test_what_the_engine_always_refuses_is_not_proved() -> None:
 # The same again
 
 
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("name", ["composed in the wrong order", "scale through relu"])
 def test_equal_seeds_give_equal_verdicts(name: str) -> None:
     first, second = (WRONG[name].make().verify(max_examples=60, seed=7) for _ in range(2))
@@ -378,6 +379,7 @@ def test_mutants_cover_operands_literals_guards_and_outputs() -> None:
     assert len(names) == len({*names})
 
 
+@pytest.mark.long
 def test_a_condition_that_is_left_out_is_tried_where_it_does_not_hold() -> None:
     c = pat.Const()
     scaled = op.ReLU(x * c)

@@ -196,7 +196,7 @@ def permuted_back() -> Subst:
 
 
 @pytest.mark.sweep(4)
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize(("make", "conditions"), [
     (even_power, ["c.value % 2 == 0", "k.value % 2 == 0"]),
     (middle_of_a_reversed_vector,
@@ -231,6 +231,7 @@ def test_a_rule_that_is_refused_at_odd_sizes_gets_its_condition() -> None:
     assert ".dtype" in found.suggestion.text
 
 
+@pytest.mark.long
 def test_a_target_that_is_wrong_itself_gets_no_condition() -> None:
     x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     turned = op.Matmul(op.Transpose(w, axes=(1, 0)), op.Transpose(x, axes=(1, 0)), out_dtype="")
@@ -345,7 +346,7 @@ def in_float32(make: Callable[[Any], Any], dtype: str = "float16") -> tuple[Any,
     return op.Cast(make(op.Cast(x, dtype="float32")), dtype=dtype), make(x)
 
 
-@pytest.mark.sweep(5)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("function", [op.Exp, op.Softmax, op.RMSNorm, op.ReLU, lambda x: op.Tanh(x) * 3.0])
 def test_only_outputs_have_the_rounding_of_their_dtype(function: Callable[[Any], Any], dtype: str) -> None:
@@ -373,6 +374,7 @@ def test_leaves_are_not_finite_where_the_source_asks_if_they_are(ask: Callable[[
     assert isinstance(Subst(source, op.Concatenate(parts, axis=0)).verify(), Supported)
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("apply", [op.BitwiseAnd, op.BitwiseXor, op.LeftShift])
 def test_bits_of_numbers_that_are_rounded_are_compared(apply: Callable[[Any, Any], Any]) -> None:
     x = pat.Wildcard(dtype="int64", ndim=2)

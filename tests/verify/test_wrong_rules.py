@@ -64,7 +64,7 @@ def test_a_rule_without_a_variant_is_named_with_the_file_of_its_neighbours() -> 
     assert lacking([])["gelu-erf"] == [folder]
 
 
-@pytest.mark.sweep(8)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", each(VARIANTS))
 def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
     (_, found), variant = verdict(name, verdicts), VARIANTS[name]
@@ -87,7 +87,7 @@ def shows_the_difference(program: str) -> None:
     assert "output 0 of the source" in shown.getvalue()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(6)
 @pytest.mark.parametrize("name", each([name for name in FIRST if VARIANTS[name].condition][::3]))
 def test_the_suggested_condition_is_the_missing_one(name: str, verdicts: Verdicts) -> None:
     """On other instances than those by which it was found."""

@@ -132,7 +132,7 @@ def op_of(node: Node) -> str:
 DYNAMIC: Final = {"attention": (0, 1), "conv_net": (0,), "bert": (1,), "gpt2": (1,), "vit": (0,)}
 
 
-@pytest.mark.sweep(6)
+@pytest.mark.sweep(12)
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_symbolic_sizes_made_anew(name: str) -> None:
     """The same with symbolic sizes; the new program is saved, decomposed, and run at other sizes."""

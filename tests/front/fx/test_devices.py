@@ -121,6 +121,7 @@ def test_a_mask_gets_dense_rows_on_an_accelerator(by_columns: bool, device: torc
         assert sum("lies row by row" in refused.reason for refused in again.trace.refused) == copies
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("rule", LAYERS)
 def test_rules_that_make_tensors_in_compiled_models(rule: str) -> None:
     make, shape = LAYERS[rule]
@@ -200,7 +201,7 @@ def test_programs_that_torch_moves() -> None:
     assert moved.random_inputs()[0].device == META
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize("target", ["post_grad_custom_pre_pass", "pre_grad_custom_pass"])
 def test_a_pass_of_inductor_creates_tensors(target: str) -> None:
     rule = Subst(op.Sigmoid(X), op.Tanh(X) + op.Full(2.0, shape=(3,)) + op.Arange(stop=3.0), name="create")

@@ -58,7 +58,7 @@ def exported(opset: int, dynamic: bool = False) -> Workload:
     return Workload.from_onnx(made.model)
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(3)
 @pytest.mark.parametrize(("opset", "dynamic"), [(18, False), (23, True)])
 def test_idioms(opset: int, dynamic: bool) -> None:
     wl = exported(opset, dynamic)

@@ -112,7 +112,7 @@ def fused(nodes: Any) -> Counter[str]:
     return Counter("MultiHeadAttention" if name.endswith("Attention") else name for name in own)
 
 
-@pytest.mark.sweep(4)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - {"phi"}))
 def test_an_export_comes_back(name: str) -> None:
     """As it was, and with the same numbers where every call is written anew."""

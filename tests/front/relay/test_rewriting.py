@@ -268,6 +268,7 @@ def test_a_new_call_of_an_operator_that_does_not_tell_its_attributes():
     assert "tan takes no attributes {'axis': 1}: it has none" in str(new.trace)
 
 
+@pytest.mark.long
 def test_no_operator_ends_the_process():
     """A call without attributes of each operator that does not tell of what class they are has a type, or is refused.
     """

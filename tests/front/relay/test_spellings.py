@@ -221,6 +221,7 @@ PLACES_IN_BYTES = "take(axis=1) #2"
 """The corner that is written and not read: the size of an axis, by which Relay takes places, may be no byte."""
 
 
+@pytest.mark.long
 def test_what_is_written_is_read_as_calls_of_the_same_value() -> None:
     """Also where the operators are others: every reading on the way is exact."""
     wrong, unread = [], set()
