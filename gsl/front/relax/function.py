@@ -179,6 +179,14 @@ class RelaxFunction:
         return var in self.place or var in self._parameters
 
     @cached_property
+    def called(self) -> Sequence[Any]:
+        """The functions of the module to which the function refers."""
+        # The calls of operators that are read have none, nor have variables.
+        others = [value for value, args in zip(self.values, self.args) if args is None]
+        is_plain = {type(self.result), *map(type, others)} <= VARIABLES
+        return () if is_plain else relax.analysis.all_global_vars(self.native)
+
+    @cached_property
     def all_names(self) -> frozenset[str]:
         """The names of the variables."""
         return frozenset([*[str(var.name) for var in self.params], *self.names])

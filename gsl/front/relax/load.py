@@ -178,10 +178,11 @@ class RelaxLoader(Loader):
 
     def _bindings(self) -> None:
         """Load all bindings. Nearly all are calls of a form that is known and has one node: they are loaded here."""
-        function, views, nodes, leaves = self.function, self.views, self.nodes, self._leaves
-        known, view_of, names, constants = self._forms.known, views.__getitem__, leaves.names.given, leaves.constants
-        columns = zip(function.args, function.ops, self.scope.types, function.vars, function.names)
-        for number, (args, op, type, var, name) in enumerate(columns):
+        function, views, nodes, leaves, forms = self.function, self.views, self.nodes, self._leaves, self._forms
+        view_of, names, constants = views.__getitem__, leaves.names.given, leaves.constants
+        known, plain, aliases = forms.known, forms.plain, forms.aliases
+        columns = zip(function.args, function.ops, function.values, self.scope.types, function.vars, function.names)
+        for number, (args, op, value, type, var, name) in enumerate(columns):
             operands, form = None, None
             if args is not None:
                 try:
@@ -189,7 +190,10 @@ class RelaxLoader(Loader):
                 except KeyError:
                     operands = self._operands(args)
                 if operands is not None:
-                    form = known(number, op, type, args, operands)
+                    if len(operands) == 1 and not aliases:
+                        form = plain.get((op, id(type), id(operands[0].type), value.attrs))
+                    if form is None:
+                        form = known(number, op, type, args, operands)
             if args is None or operands is None or form is None:
                 self._binding(number, operands)
             elif not form.rows[0].is_whole:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -81,7 +81,7 @@ class RelaxProgram(TvmProgram):
             graph, infer.loaded = read_groups(loader.load(), self.operators), loader.loaded
             graph.writable, graph.shares_bodies = infer.writable, True
             graph.admits = None if scope.is_exact else infer.admits
-            if self._is_called:
+            if self._is_called(function):
                 # A caller may write to what it gets, or to what it has given.
                 graph.shares = lambda node, operand: True
             self._leaves = loader.loaded.leaves
@@ -108,7 +108,8 @@ class RelaxProgram(TvmProgram):
 
     def _store(self, graph: Graph) -> RelaxProgram:
         loaded = self._loaded(graph)
-        parameters = RelaxParameterStore(loaded, self._values or {}, self._values is not None and not self._is_called)
+        is_called = self._is_called(loaded.function)
+        parameters = RelaxParameterStore(loaded, self._values or {}, self._values is not None and not is_called)
         try:
             storer = RelaxStorer(graph, loaded, parameters, self._caller)
             function = storer.store()
@@ -116,7 +117,7 @@ class RelaxProgram(TvmProgram):
             # Relax may raise anything for a call that it does not take.
             raise FrontEndError(f"the Relax function {self._name!r} can't be written: {error}") from error
         values = None if self._values is None else parameters.values
-        if function.ret_ty != self._native.ret_ty and self._is_called:
+        if function.ret_ty != self._native.ret_ty and is_called:
             function = returning(function, self._native.ret_ty, storer.writer.names.free("result"))
         if function.same_as(self._native):
             return RelaxProgram(self._module, self._name, values, self._dims).with_operators(self.operators)
@@ -128,13 +129,13 @@ class RelaxProgram(TvmProgram):
         storer.remember()
         return RelaxProgram(module, self._name, values, self._dims).with_operators(self.operators)
 
-    @cached_property
-    def _is_called(self) -> bool:
+    def _is_called(self, function: RelaxFunction) -> bool:
         """True if a function of the module calls this one, so that its parameters have to stay."""
         own = self._module.get_global_var(self._name)
-        return any(
-            own in relax.analysis.all_global_vars(function)
-            for function in self._module.functions.values() if isinstance(function, relax.Function)
+        return own in function.called or any(
+            own in relax.analysis.all_global_vars(other)
+            for other in self._module.functions.values()
+            if isinstance(other, relax.Function) and not other.same_as(self._native)
         )  # fmt: skip
 
     def build(self, *, target: Any = "llvm", **options: Any) -> Callable[..., Any]:

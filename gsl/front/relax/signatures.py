@@ -71,6 +71,9 @@ class RelaxSignatures:
         self._effects: dict[Any, Effect | None] = {}
         """The effects of calls of functions that are given tensors alone, by these functions."""
         self._operators: dict[Any, _Operator] = {}
+        self.plain: dict[tuple[Any, ...], RelaxForm] = {}
+        """The forms of calls of one operand without attributes, as far as they were asked for: by the operator, the
+        types of the call and of the operand, as addresses, and ``None``."""
         self._own: dict[tuple[Any, ...], RelaxForm] = {}
         """The forms of calls of other types, by their operators and the same facts."""
 
@@ -137,7 +140,10 @@ class RelaxSignatures:
         form = operator.forms.get(key)
         if form is None:
             form = self._own.get((operator, key))
+        if form is None:
             self._types = [type, *[operand.type for operand in operands], *map(self.scope.type_of, inputs[len(args) :])]
+        elif form.rows[0].is_whole and len(operands) == 1 and attrs is None and operator.looks_at is None:
+            self.plain[op, id(type), id(operands[0].type), attrs] = form
         return form
 
     def literal(self, expr: Any) -> Node | None:

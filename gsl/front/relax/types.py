@@ -258,8 +258,6 @@ class FunctionScope:
         """The types of the function's parameters."""
         self._equal: dict[Any, Type | None] = {}
         """One object for all types that are equal: by the sizes and the dtype, or by the type itself."""
-        self._seen: dict[int, tuple[Any, Type | None]] = {}
-        """The types by the addresses of those of Relax, which are kept so that they stay theirs."""
         self._tensors: dict[tuple[int, int], tuple[Any, Any, Type | None]] = {}
         """The types of tensors by the addresses of their shapes and dtypes, which are kept so that they stay theirs."""
         self._dtypes: dict[int, tuple[Any, str]] = {}
@@ -307,30 +305,26 @@ class FunctionScope:
 
     def _of_variables(self, variables: Sequence[Any]) -> list[Type | None]:
         """Their types. This is asked for every variable of a function, and each look at TVM takes time."""
-        seen = self._seen
+        tensors = self._tensors
         found: list[Type | None] = []
         for var in variables:
-            own = var.ty
-            place = own.__chandle__()  # calls often have the very type of an operand
-            known = seen.get(place)
-            if known is None:
-                known = seen[place] = (own, self._of(own))
-            found.append(known[1])
+            own, known = var.ty, None
+            if type(own) is RelaxTensorType:
+                shape, dtype = own.shape, own.dtype
+                if type(shape) is ShapeExpr and dtype is not None and own.vdevice is None:
+                    # A function has many types and few shapes.
+                    key = (shape.__chandle__(), dtype.__chandle__())
+                    known = tensors.get(key)
+                    if known is None:
+                        known = tensors[key] = (shape, dtype, self._of_sizes(own, items(shape.values), dtype))
+            found.append(self._of(own) if known is None else known[2])
         return found
 
     def _of(self, own: Any) -> Type | None:
-        shape: Any = own.shape if type(own) is RelaxTensorType else None
-        dtype = own.dtype if type(shape) is ShapeExpr else None
-        if dtype is None or own.vdevice is not None:
-            self.has_devices = self.has_devices or dtype is not None
-            self.is_exact = self.is_exact and _is_exact(own)
-            return self._one(own)
-        # A function has many types and few shapes.
-        key = (shape.__chandle__(), dtype.__chandle__())
-        tensor = self._tensors.get(key)
-        if tensor is None:
-            tensor = self._tensors[key] = (shape, dtype, self._of_sizes(own, items(shape.values), dtype))
-        return tensor[2]
+        """The type for one that is no tensor's, or of which the view does not show all."""
+        self.has_devices = self.has_devices or (type(own) is RelaxTensorType and own.vdevice is not None)
+        self.is_exact = self.is_exact and _is_exact(own)
+        return self._one(own)
 
     def _of_sizes(self, own: Any, sizes: list[Any], dtype: Any) -> Type | None:
         place = dtype.__chandle__()
