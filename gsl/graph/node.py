@@ -168,6 +168,9 @@ class Node:
         users = self.users
         if isinstance(users, dict):
             users.pop(user, None)
+        elif len(users) == 2:  # as where another node took the place of the user
+            first, second = users
+            self.users = (second,) if first is user else (first,) if second is user else users
         elif user in users:
             place = users.index(user)
             self.users = users[:place] + users[place + 1 :]
@@ -232,6 +235,8 @@ def redirect_all(nodes: Iterable[Node], old: Node, new: Node) -> None:
         if len(operands) == 2:  # as most have
             first, second = operands
             node.operands = new if first is old else first, new if second is old else second
+        elif len(operands) == 1:
+            node.operands = (new,) if operands[0] is old else operands
         elif len(operands) > MANY:
             _OPERANDS.__set__(node, (operands, [(old, new)]))  # for when it is asked for its operands
             node.__class__ = Behind

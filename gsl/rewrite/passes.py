@@ -323,6 +323,8 @@ class RulePass:
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found,
         unless it stands at several places of a match, as what it is made from.
         """
+        if len(replacement.new) == 1 and replacement.created == replacement.new and replacement.used:
+            return  # as nearly always
         places = Counter(replacement.new) if len(replacement.new) > 1 else {}
         for old, new in zip(replacement.old, replacement.new):
             made = new.index < 0

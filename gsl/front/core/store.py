@@ -106,12 +106,12 @@ class Storer(ABC):
             elif node not in self.inner and not (isinstance(node.op, str) and (node.op in LEAVES or node.op == TUPLE)):
                 if handle is not None and not (node.users or node.effect or node in self.outputs):
                     continue  # part of a reading that fell apart, which nobody needs
-                field = self.field(node)
+                field = self.field(node) if node.op == GETITEM else None
                 self.values[node] = self.write(node) if field is None else field
 
     def field(self, node: Node) -> Any:
-        """The native value of a field of a tuple that was made of its fields; ``None`` for any other call."""
-        items = self.fields_of(self.value(node.operands[0])) if node.op == GETITEM else None
+        """The native value of a field of a tuple that was made of its fields; ``None`` for a field of another call."""
+        items = self.fields_of(self.value(node.operands[0]))
         return None if items is None else items[node.attrs["index"]]
 
     def value(self, node: Node) -> Any:

@@ -423,6 +423,22 @@ def test_a_function_of_the_module_is_called() -> None:
     assert lines(rewritten(rule, builder.get())) == ["helper = helper(x)"]
 
 
+def test_a_function_that_calls_itself_shares_memory_with_its_caller() -> None:
+    @I.ir_module
+    class Again:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Again
+            with R.dataflow():
+                y = R.tanh(x)
+                z: R.Tensor((4,), "float32") = cls.main(y)
+                R.output(z)
+            return z
+
+    assert from_module(Again).load().shares is not None
+    assert from_module(chain("tanh")).load().shares is None
+
+
 def test_operators_that_the_view_shows_otherwise_are_told() -> None:
     rule = Subst(pat.Call(tvm.ir.Op.get("relax.nn.relu"), X), X)
     with pytest.raises(ValueError, match=r"op\.ReLU\(x\)"):
