@@ -41,9 +41,16 @@ FAMILIES: dict[str, tuple[Subst, ...]] = {
         layout.dispatch_tuple,
         layout.split_concat,
         layout.split_concat_variadic,
+        layout.concat_concat,
     ),
     "merge": (merge.merge_element_wise, merge.merge_element_wise_variadic),
-    "sums": (merge.bias_add_add, merge.diamond_conv_add, merge.two_conv_add, merge.conv_shortcut_add),
+    "sums": (
+        merge.sum_from_zero,
+        merge.bias_add_add,
+        merge.diamond_conv_add,
+        merge.two_conv_add,
+        merge.conv_shortcut_add,
+    ),
     "fold": (
         fold.conv_multiply,
         fold.conv_bias_multiply,

@@ -41,6 +41,18 @@ def reshape_identity() -> RuleSides:
     return op.Reshape(x, shape=x.shape), x
 
 
+@rule(priority=1, extern_use=False)
+def concat_concat() -> RuleSides:
+    """concatenate(…, concatenate(x, y, …), …) = concatenate(…, x, y, …, …)
+
+    Along one axis, where both have one dtype: what is less precise would be rounded in between.
+    """
+    before, parts, after = pat.Segment(), pat.Segment(), pat.Segment()
+    inner = op.Concatenate(pat.Tuple(parts))
+    outer = op.Concatenate(pat.Tuple(before, inner, after), axis=inner.axis)
+    return outer, outer.like(pat.Tuple(before, parts, after)), inner.dtype == outer.dtype
+
+
 _FLOATS = {"float16": ("float32", "float64"), "bfloat16": ("float32", "float64"), "float32": ("float64",)}
 _INTS = {
     "uint8": ("int16", "int32", "int64"), "int8": ("int16", "int32", "int64"), "int16": ("int32", "int64"),

@@ -1,10 +1,11 @@
-"""Rules that compute once instead of several times: element-wise functions, and one convolution or bias of a sum."""
+"""Rules that compute once instead of several times (element-wise functions, one convolution or bias of a sum), and not
+where nothing is added."""
 
 from __future__ import annotations
 
 from gsl import attr, op, pat
 from gsl.match import Match
-from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, fields, ones, rule, same_dtype
+from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, fields, ones, rule, same_dtype, same_type
 
 
 @rule(extern_use=False)
@@ -38,6 +39,17 @@ def merge_element_wise_variadic() -> RuleSides:
         return all(other.attrs == first.attrs for other in others) or "the calls differ in their attributes"
 
     return joined, calls(call, 0).like(joined.like(fields(calls, x))), attr.all(dtypes), equal_attributes
+
+
+@rule(priority=4)
+def sum_from_zero() -> RuleSides:
+    """0 + x = x
+
+    As the ``sum`` of Python begins. Where the sum has the shape and dtype of x. Among floats, 0 + -0 is 0.
+    """
+    x = pat.Wildcard()
+    total = x + 0
+    return total, x, same_type(x, total)
 
 
 @rule(priority=4, extern_use=False)

@@ -7,6 +7,7 @@ In the normal form
 * transpositions that follow each other are one, and so are reshapes and casts; an axis of size 1 comes and goes by a
   reshape. A transposition stays where it is before a product: a rule that wants the second operand of a product the
   other way round transposes it in its target, and the two transpositions become one or none;
+* a concatenation within another one along its axis is part of that one;
 * a product has the leading axes that its users want: matrices flattened before a product and taken apart after it
   (what torch decomposes linear layers and batched products into) are the product of the tensors themselves;
 * a linear layer is ``op.Dense(x, w)``, with a weight of (units, in), also where a program multiplies with a weight of
@@ -103,7 +104,7 @@ def divide_one() -> RuleSides:
 def add_zero() -> RuleSides:
     """x + 0 = x
 
-    For integers (among floats, -0 + 0 is 0), where the sum has the shape and dtype of x.
+    For integers (among floats, -0 + 0 is 0; see sum-from-zero), where the sum has the shape and dtype of x.
     """
     x = pat.Wildcard()
     total = x + 0
@@ -460,7 +461,7 @@ NORMAL = RuleSet(
         layout.copy_identity, layout.dropout_identity, layout.cast_identity, layout.cast_cast,
         layout.reshape_identity, broadcast_identity, broadcast_broadcast, tile_identity, slice_identity,
         multiply_one, divide_one, add_zero, subtract_zero,
-        layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic,
+        layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic, layout.concat_concat,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
         power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sympy
 
 from gsl.graph import Node, SymDim
-from tests.rules.harness import Build, Fires, Refuses
+from tests.rules.harness import Build, Fires, Refuses, View
 
 B, S = (SymDim(sympy.Symbol(name, integer=True, positive=True)) for name in "bs")
 
@@ -66,6 +66,24 @@ def joined(*ops: str, axis: int = 1, dtypes: tuple[str, ...] = ("float64",) * 9,
         data = [b.input(f"x{i}", 2, i + 1, dtype=dtypes[i]) for i in range(len(ops))]
         calls = [b.call(op, x, **(attrs if i == 0 or op == "cast" else {})) for i, (op, x) in enumerate(zip(ops, data))]
         return b.call("concatenate", b.tuple(*calls), axis=axis)
+
+    return view
+
+
+def nested(*places: int, axis: int = 1, other: int = 1, used: bool = False) -> View:
+    """A concatenation of three tensors, of which those at some places are each a concatenation of two others."""
+
+    def view(b: Build) -> list[Node]:
+        fields, inner = [], []
+        for i in range(3):
+            if i in places:
+                pair = [b.input(f"{name}{i}", 2, 2) for name in "xy"]
+                inner.append(b.call("concatenate", b.tuple(*pair), axis=other))
+                fields.append(inner[-1])
+            else:
+                fields.append(b.input(f"x{i}", *((2, 3) if axis == other else (4, 2))))
+        whole = b.call("concatenate", b.tuple(*fields), axis=axis)
+        return [whole, *([b.call("exp", each) for each in inner] if used else [])]
 
     return view
 
@@ -141,6 +159,15 @@ return %x"""),
 return %x"""),
     Fires("split-concat-variadic", "one part", rejoined(0, sections=())),
     Fires("split-concat-variadic", "an empty part", rejoined(0, 1, 2, sections=(2, 2))),
+    Fires("concat-concat", "in the middle", nested(1), """\
+%x0: float64[2, 3] = input
+%x1: float64[2, 2] = input
+%y1: float64[2, 2] = input
+%x2: float64[2, 3] = input
+%concatenate: float64[2, 10] = concatenate((%x0, %x1, %y1, %x2), axis=1)
+return %concatenate"""),
+    Fires("concat-concat", "in all fields", nested(0, 1, 2, axis=0, other=0)),
+    Fires("concat-concat", "negative axis", nested(0, 2, axis=-1, other=-1)),
     Fires("merge-element-wise", "exp", joined("exp", "exp"), """\
 %x0: float64[2, 1] = input
 %x1: float64[2, 2] = input
@@ -159,6 +186,8 @@ return %relu"""),
 )  # fmt: skip
 
 REFUSES = (
+    Refuses("concat-concat", "different axes", nested(1, other=0)),
+    Refuses("concat-concat", "used elsewhere", nested(1, used=True)),
     Refuses("transpose-transpose", "a single one", lambda b: b.call("transpose", b.input("x", 2, 3))),
     Refuses("transpose-transpose", "something in between",
             lambda b: b.call("transpose", b.call("exp", b.call("transpose", b.input("x", 2, 3))))),

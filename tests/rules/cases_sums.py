@@ -66,12 +66,22 @@ def shortcut(
     return view
 
 
+def added_number(number: float, dtype: str = "float32") -> View:
+    return lambda b: b.call("add", b.call("abs", b.input("x", 2, 3, dtype=dtype)), number)
+
+
 def conv_of_one_node_twice(b: Build) -> Node:
     conv = b.call("nn.conv2d", b.input("x", 1, 2, 4, 4), b.param("v", 3, 2, 3, 3))
     return b.call("add", conv, conv)
 
 
 FIRES = (
+    Fires("sum-from-zero", "an integer", added_number(0), """\
+%x: float32[2, 3] = input
+%abs: float32[2, 3] = abs(%x)
+return %abs"""),
+    Fires("sum-from-zero", "a float", added_number(0.0)),
+    Fires("sum-from-zero", "of integers", added_number(0, "int64")),
     Fires("bias-add-add", "channels", biased(), """\
 %x: float64[2, 3, 4] = input
 %y: float64[2, 3, 4] = input
@@ -131,6 +141,7 @@ return %conv2d"""),
 )  # fmt: skip
 
 REFUSES = (
+    Refuses("sum-from-zero", "another number", added_number(1e-30)),
     Refuses("bias-add-add", "different rank", biased(y=(3, 4), other=0)),
     Refuses("bias-add-add", "broadcast batch", biased(y=(1, 3, 4))),
     Refuses("bias-add-add", "broadcast last axis", biased(y=(2, 3, 1))),

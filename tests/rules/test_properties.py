@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from gsl.rules import RULES
-from tests.rules.cases_layout import casts, joined, rejoined, reshapes, transposes
+from tests.rules.cases_layout import casts, joined, nested, rejoined, reshapes, transposes
 from tests.rules.cases_norm import batch_norm, layer_norm, normed, scaled
 from tests.rules.cases_parallel import convs, dense
-from tests.rules.cases_sums import biased, shortcut, sum_of_convs
+from tests.rules.cases_sums import added_number, biased, shortcut, sum_of_convs
 from tests.rules.harness import View, build, largest_error, run, shown
 
 TRIALS = 50
@@ -176,7 +176,11 @@ FAMILIES: dict[str, tuple[Callable[[Draw], View], tuple[str, ...]]] = {
     "transposes": (some_transposes, ("transpose-transpose",)),
     "reshapes": (some_reshapes, ("reshape-reshape", "reshape-identity")),
     "rejoined": (some_rejoined, ("split-concat", "split-concat-variadic")),
+    "nested": (lambda draw: nested(*draw.choices(range(3), k=2), axis=draw.choice((0, 1)), other=draw.choice((0, 1))),
+               ("concat-concat",)),
     "joined": (some_joined, ("merge-element-wise", "merge-element-wise-variadic")),
+    "sums with numbers": (lambda draw: added_number(draw.choice((0, 0.0, 1)), draw.choice(("float32", "int64"))),
+                          ("sum-from-zero",)),
     "biases": (some_biases, ("bias-add-add",)),
     "one input": (lambda draw: two_convs(draw, 1), ("diamond-conv-add",)),
     "two inputs": (lambda draw: two_convs(draw, 2), ("two-conv-add",)),

@@ -52,9 +52,11 @@ MODULES: dict[str, tuple[Function, dict[str, Any], tuple[tuple[int, ...], ...]]]
     "copy-identity": (lambda net, x: x.transpose(1, 2).contiguous().view(2, -1), {}, (IMAGE,)),
     "split-concat": (lambda net, x: torch.cat(x.exp().split([1, 3], 1), 1), {}, (IMAGE,)),
     "split-concat-variadic": (lambda net, x: torch.cat(x.exp().chunk(4, 1), 1), {}, (IMAGE,)),
+    "concat-concat": (lambda net, x, y: torch.cat([y, torch.cat([x, y], 1)], 1), {}, (IMAGE, IMAGE)),
     "merge-element-wise": (lambda net, x, y: torch.cat((x.relu(), y.relu()), 1), {}, (IMAGE, IMAGE)),
     "merge-element-wise-variadic": (
         lambda net, x, y: torch.cat((x.tanh(), y.tanh(), (x * y).tanh())), {}, (IMAGE, IMAGE)),
+    "sum-from-zero": (lambda net, x, y: sum([x.exp(), y.exp()]), {}, (IMAGE, IMAGE)),
     "bias-add-add": (
         lambda net, x, y: net.a(x) + net.b(y),
         {"a": conv(3, 3, bias=True), "b": conv(3, 3, bias=True)}, (IMAGE, IMAGE)),

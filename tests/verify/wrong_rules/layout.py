@@ -110,6 +110,15 @@ def _() -> RuleSides:
     return op.Concatenate(whole, axis=split.axis), x, complete
 
 
+@wrong("concat-concat", condition="inner.shape == outer.shape")
+def _() -> RuleSides:
+    """the parts at the end"""
+    before, parts, after = pat.Segment(), pat.Segment(), pat.Segment()
+    inner = op.Concatenate(pat.Tuple(parts))
+    outer = op.Concatenate(pat.Tuple(before, inner, after), axis=inner.axis)
+    return outer, outer.like(pat.Tuple(before, after, parts)), inner.dtype == outer.dtype
+
+
 # Element-wise functions
 
 

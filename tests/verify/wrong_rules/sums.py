@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gsl import attr, op, pat
-from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, same_dtype
+from gsl.rules.common import ATTRS, RuleSides, channels_first, convolution, same_dtype, same_type
 from tests.verify.wrong_rules.table import wrong
+
+
+@wrong("sum-from-zero")
+def _() -> RuleSides:
+    """the zero of a product"""
+    x = pat.Wildcard()
+    product = x * 0
+    return product, x, same_type(x, product)
 
 
 def biased_sum(
