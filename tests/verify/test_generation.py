@@ -57,11 +57,28 @@ def call(name: str) -> pat.Pattern:
     return pat.Call(name, *operands)
 
 
+@pytest.mark.parametrize(("make", "both"), [
+    (op.Add, {(False, True)}), (lambda a, b: op.Matmul(a, b, out_dtype=""), set()),
+], ids=["add", "matmul"])  # fmt: skip
+def test_each_operand_may_be_broadcast(make: Callable[[Any, Any], pat.Pattern], both: set[Any]) -> None:
+    """To axes that it lacks, and along axes of size 1: the first operand, the second one, or each."""
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    found: set[Any] = set()
+    for graph in instances(Subst(make(x, y), make(y, x)), 400):
+        one, other = (operand.shape[:-2] if graph.outputs[0].op == "matmul" else operand.shape
+                      for operand in graph.outputs[0].operands)  # fmt: skip
+        if len(one) != len(other):
+            found.add(len(one) < len(other))
+        elif one != other:
+            found.add(tuple(sorted({size < wide for size, wide in zip(one, other) if size != wide})))
+    assert found >= {True, False, (True,), (False,)} | both
+
+
 def test_one_leaf_alone_has_another_dtype() -> None:
     """Each leaf is, now and then, of a dtype that no other one has; what is demanded is kept."""
     x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(dtype="float32")
     found: dict[str, set[str]] = {"x": set(), "x_1": set(), "x_2": set()}
-    for graph in instances(Subst(op.Add(op.Add(x, y), z), same), 1000):
+    for graph in instances(Subst(op.Add(op.Add(x, y), z), same), 3000):
         leaves = {node.name: node.dtype for node in graph.nodes if node.op == "input" and node.dtype is not None}
         if len(leaves) == 3:
             for name, dtype in leaves.items():

@@ -128,6 +128,19 @@ def relu_through_a_pooling() -> Subst:
     return Subst(op.ReLU(pool), pool.like(op.ReLU(x)))
 
 
+def batches_of_the_second_factor() -> Subst:
+    a, b = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    product = op.Matmul(a, b, out_dtype="")
+    flat = op.Matmul(op.Reshape(a, newshape=(-1, a.shape[-1])), op.Reshape(b, newshape=(b.shape[-2], -1)))
+    return Subst(product, op.Reshape(flat, newshape=product.shape), where=(a.ndim >= 2) & (b.ndim > 2))
+
+
+def of_neither_shape() -> Subst:
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    differ = x - y
+    return Subst(op.Tanh(differ), op.Tanh(y - x), where=~(x.shape == differ.shape) & ~(y.shape == differ.shape))
+
+
 WRONG: dict[str, Wrong] = {
     "composed in the wrong order": Wrong(composed_in_the_wrong_order, "value", "axes"),
     "without equal strides": Wrong(without_equal_strides, "value", ".strides == "),
@@ -147,6 +160,8 @@ WRONG: dict[str, Wrong] = {
     "wrong alternative": Wrong(wrong_alternative, "value"),
     "relu through a pooling": Wrong(relu_through_a_pooling, "not finite", "padding"),
     "sums of unequal reductions": Wrong(sums_beside_each_other, "value", ".axis"),
+    "batches of the second factor": Wrong(batches_of_the_second_factor, "value", ".shape"),
+    "of neither shape": Wrong(of_neither_shape, "value"),
 }
 
 

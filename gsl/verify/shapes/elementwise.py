@@ -3,6 +3,7 @@ of another one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -12,6 +13,7 @@ from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.kinds import NATIVE, PREDICATES
 from gsl.verify.solve import DTYPES, ShapeRule, Solver
+from gsl.walk import postorder
 
 _ANY_NUMBER = frozenset(
     ("add", "subtract", "multiply", "maximum", "minimum", "negative", "abs", "sign", "copy", "square", "floor", "ceil",
@@ -44,50 +46,78 @@ def clip(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    """Operands that are decided come first; each of the others may be smaller than the result in a few ways."""
+    """Operands that are decided come first; each of the others may be smaller than the result in a few ways.
+
+    Where no shape is wanted of the result, one is drawn now and then, so that none of the operands need have it.
+    """
     waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
     order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
+    is_drawn = False
+    if goal.rank is None and len(order) > 1 and all(_is_free(s, operand) for operand in order):
+        is_drawn = s.choices.index(2, "drawn") == 1
+    if is_drawn:
+        goal = goal.and_shape([s.choices.size() for _ in range(s.rank(of=order[0]))])
     dtype = None if draft.op in PREDICATES else goal.dtype
     condition = draft.operands[0] if draft.op == "where" else None
     for number, operand in enumerate(order):
         known = [other for other in draft.operands if other is not None and other.solved and not _is_number(other)]
-        common = goal.shape
-        if common is None and known:
-            common = broadcast_shape([other.dims for other in known])
-        if common is not None and goal.rank is not None and len(common) < goal.rank:
-            common = (None,) * (goal.rank - len(common)) + tuple(common)
+        shape = broadcast_shape([other.dims for other in known])
+        common = sizes_of_result(goal, shape) if known or goal.rank is not None else None
         if operand is condition:
             wanted: str | None = "bool"
         else:
             wanted = dtype or next((o.dtype for o in known if o is not condition and o is not s.odd), None)
             wanted = s.joined(wanted)
-        last = number == len(order) - 1
-        covered = goal.rank is None or not last or any(_gives(other, goal) for other in known)
-        if covered and s.may_be_number(operand):
+        is_last = goal.rank is not None and number == len(order) - 1
+        missing = _missing(common, shape) if is_last and common is not None else []
+        if (not missing and s.may_be_number(operand)) or common is None or s.is_bound(operand):
             s.solve(operand, Goal(None, wanted))
-        elif common is None or s.is_bound(operand):
-            free = common is None and s.wanted(operand, Goal()).rank is None
-            s.solve(operand, Goal(None, wanted, goal.rank if free else None))
-        elif not covered:
-            s.solve(operand, Goal(common, wanted))
         else:
-            s.solve(operand, Goal(_variant(s, common, goal.rank is None and bool(known)), wanted))
+            smaller = variant(s, common, goal.rank is None, "smaller" if is_drawn else None)
+            s.solve(operand, Goal(_with(smaller, common, missing) if missing else smaller, wanted))
 
 
-def _gives(draft: NodeDraft, goal: Goal) -> bool:
-    """True if the shape of an operand is that of the result."""
-    return goal.rank == len(draft.dims) and all(n in (None, size) for n, size in zip(goal.sizes(goal.rank), draft.dims))
+def _is_free(s: Solver, draft: NodeDraft) -> bool:
+    """True if a draft may have any shape, as far as can be seen: a leaf, or computed of such by element-wise calls."""
+    found = postorder([draft], lambda each: [operand for operand in each.operands if operand is not None])
+    return not any(s.is_bound(d) or d.kinds == {CONST} or not (d.is_leaf or d.op in RULES) for d in found)
+
+
+def sizes_of_result(goal: Goal, shape: tuple[int, ...]) -> tuple[int | None, ...]:
+    """The sizes of a result, as far as they are wanted, or follow from the common shape of some operands."""
+    if goal.rank is None:
+        return shape
+    known = [None if size == 1 else size for size in reversed(shape)]
+    wanted = reversed(goal.sizes(goal.rank))
+    found = [own if size is None else size for size, own in zip_longest(wanted, known[: goal.rank])]
+    return tuple(reversed(found))
+
+
+def _missing(common: Sequence[int | None], shape: Sequence[int]) -> list[int]:
+    """The axes of a result that the common shape of some operands lacks, or along which it is smaller."""
+    front = len(common) - len(shape)
+    return [i for i, size in enumerate(common) if i < front or (size not in (None, 1) and shape[i - front] == 1)]
+
+
+def _with(shape: Sequence[int | None], common: Sequence[int | None], axes: Sequence[int]) -> tuple[int | None, ...]:
+    """A shape with the sizes of the common one along some axes."""
+    front = len(common) - len(shape)
+    padded = [1] * front + [*shape]
+    found = [common[i] if i in axes else size for i, size in enumerate(padded)]
+    return tuple(found[min([front, *axes]) :])
 
 
 def _is_number(draft: NodeDraft) -> bool:
     return draft.op == CONST and isinstance(draft.attrs.get("value"), (bool, int, float))
 
 
-def _variant(s: Solver, common: tuple[int | None, ...], may_grow: bool) -> tuple[int | None, ...]:
-    """A shape that broadcasts against another one: mostly the same."""
-    kind = s.choices.index(6)
+def variant(
+    s: Solver, common: tuple[int | None, ...], may_grow: bool, label: str | None = None
+) -> tuple[int | None, ...]:
+    """A shape that broadcasts against another one: mostly the same, each way as often as others with a label."""
+    kind = s.choices.index(6 if may_grow else 4, label)
     if kind == 0 or not common:
-        return (s.choices.size(), *common) if may_grow and not common and kind == 5 else common
+        return (s.choices.size(), *common) if kind == 5 else common
     axis = s.choices.index(len(common))
     match kind:
         case 1:
@@ -96,9 +126,9 @@ def _variant(s: Solver, common: tuple[int | None, ...], may_grow: bool) -> tuple
             return common[axis + 1 :]
         case 3:
             return tuple([size if i == axis else 1 for i, size in enumerate(common)])
-        case 4 if may_grow:
+        case 4:
             return tuple([s.choices.size() if size == 1 else size for size in common])
-        case 5 if may_grow and len(common) < 5:
+        case 5 if len(common) < 5:
             return (s.choices.size(), *common)
     return common
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gsl.graph.node import TUPLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
+from gsl.verify.shapes.elementwise import RULES as ELEMENT_WISE
+from gsl.verify.shapes.elementwise import sizes_of_result, variant
 from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, first_computed
 from gsl.verify.solve import ShapeRule, Solver
+from gsl.walk import postorder
 
 
 def _units(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
@@ -32,20 +35,23 @@ def _batches(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
 
 _OF_ROWS = (2, 3, 1, 4)
 """The ranks of what a dense layer is applied to."""
+_RANK_KEEPING = frozenset(ELEMENT_WISE) | {"matmul", "nn.softmax"}
+"""The operators whose operands have the rank of the result, or are broadcast to it."""
 
 
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Matrices with or without axes of a batch; a vector now and then."""
     a, b = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype")
-    rank = s.rank(goal, 0, options=(2, 3, 4))
+    demanded = _demanded_rank(s, draft)
+    rank = s.rank(goal, 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
     wanted = goal.sizes(rank)
     vectors = s.allows(a, 1) or s.allows(b, 1)
-    if rank < 2 or (goal.rank is None and vectors and s.choices.rare()):
+    if rank < 2 or (goal.rank is None and demanded < 2 and vectors and s.choices.rare()):
         _vector(s, draft, goal)
         return
     rows, columns = wanted[-2:]
-    for operand in first_computed(s, a, b):
+    for operand in first_computed(s, *((b, a) if s.choices.index(2) else (a, b))):
         other = b if operand is a else a
         batch: tuple[int | None, ...] = tuple(wanted[:-2])
         inner = None
@@ -55,10 +61,9 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             if len(shape) < 2:
                 raise Dead("a vector")
             inner = shape[-2] if operand is a else shape[-1]
-            if goal.shape is None:
-                batch = tuple(shape[:-2])
-            kind = s.choices.index(3) if goal.shape is None or shape[:-2] == tuple(wanted[:-2]) else 0
-            batch = batch if kind == 0 else () if kind == 1 else tuple([1] * len(batch))
+            free = goal.shape is None
+            batch = sizes_of_result(Goal() if free else Goal(batch), shape[:-2])
+            batch = variant(s, batch, free) if batch == shape[:-2] else batch
         ends = (rows, inner) if operand is a else (inner, columns)
         own = s.wanted(operand, Goal(None, dtype))
         if own.rank is not None and own.rank >= 2:
@@ -66,6 +71,16 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             batch = tuple(sizes[:-2]) if goal.shape is None or other.solved else batch
             ends = (meet(sizes[-2], ends[0]), meet(sizes[-1], ends[1]))
         s.solve(operand, Goal(None, dtype) if own.rank == 1 else Goal((*batch, *ends), dtype))
+
+
+def _demanded_rank(s: Solver, draft: NodeDraft) -> int:
+    """The rank that the operands of a product are computed of, if given axes demand one; otherwise 0."""
+
+    def below(draft: NodeDraft) -> Sequence[NodeDraft]:
+        return [o for o in draft.operands if o is not None] if draft.op in _RANK_KEEPING else ()
+
+    given = [s.given_attr(each, "axes")[1] for each in postorder([draft], below) if each.op == "transpose"]
+    return max([len(axes) for axes in given if axes is not None], default=0)
 
 
 def _vector(s: Solver, draft: NodeDraft, goal: Goal) -> None:
