@@ -44,7 +44,10 @@ def completed(calc: Calculation, spec: OpSpec, given: Mapping[str, Any], operand
             raise Unproved(f"{spec.name} lacks {name}")
         full[name] = _canonical(calc, spec, name, value, operands, types, given.get("axis", 0))
     if spec.joint is not None and not is_open(tuple(full.values())) and spec.name != "split":
-        full = dict(spec.joint(full, types))
+        try:
+            full = dict(spec.joint(full, types))
+        except ValueError as error:
+            calc.refuse(str(error))
     return derived(calc, spec, full, types)
 
 

@@ -390,3 +390,10 @@ def test_fields_that_are_one_node_are_read() -> None:
 def test_a_source_that_never_matches_is_not_proved() -> None:
     x = pat.Wildcard(ndim=2)
     assert isinstance(prove(Subst(op.Exp(x), op.Log(x), where=x.shape[0] == x.shape[0] + 1)), NoProof)
+
+
+def test_a_slice_that_a_rank_does_not_have_is_no_proof() -> None:
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    found = prove(Subst(x + y, op.StridedSlice(x, begin=(0,), end=(1,), strides=(1,), axes=(0,)) + y))
+    assert isinstance(found, NoProof)
+    assert "at most 0 places" in found.reason
