@@ -176,7 +176,7 @@ class EffectReader(FxReader):
 
         It has no view node: it stays where it is as long as its operands exist, and hinders no rewrite.
         """
-        return node.target in _ASSERTIONS and not node.users
+        return not node.users and (node.target in _ASSERTIONS or _checks_inputs(node))
 
     def effect(self, node: fx.Node) -> Effect | None:
         """The effect of a call besides computing its value and changing its operands."""
@@ -371,6 +371,12 @@ _ASSERTIONS: Final = frozenset(
     for overload in [getattr(getattr(torch.ops.aten, name, None), "default", None)]
     if overload is not None
 )
+
+
+def _checks_inputs(node: fx.Node) -> bool:
+    """True for the call of the module of checks that ``ExportedProgram.module()`` adds, which torch tells by its name,
+    too."""
+    return node.op == "call_module" and node.target == "_guards_fn"
 
 
 _SIDE_EFFECTS: Final = frozenset(_side_effectful_functions) | _IMPURE_BUILTINS

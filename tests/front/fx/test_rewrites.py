@@ -15,6 +15,7 @@ from torch.export import Dim
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front import fx
+from gsl.fx import Pass
 from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node, Origin, SymDim, TensorType
 from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.rewrite import new as new_calls
@@ -414,6 +415,27 @@ def test_an_assertion_on_a_weight_stays() -> None:
     new = rule(Workload.from_fx(torch.fx.GraphModule(root, graph), (torch.randn(3),))).mod
     assert [node.op for node in new.graph.nodes].count("get_attr") == 1
     assert "_assert_tensor_metadata" in new.code
+
+
+def test_checks_of_inputs_that_an_export_adds_hinder_nothing_and_stay() -> None:
+    layers, inputs = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (torch.randn(2, 4),)
+    module = torch.export.export(layers, inputs, dynamic_shapes=({0: Dim("batch", max=8)},)).module()
+    early = module.graph.find_nodes(op="call_module")[0]
+    with module.graph.inserting_before(early):  # as the weights of a quantised module are dequantised before the checks
+        weight = module.graph.call_function(torch.ops.aten.mul.Tensor, (module.graph.find_nodes(op="get_attr")[0], 2.0))
+    module.graph.find_nodes(op="call_function", target=torch.ops.aten.linear.default)[0].update_arg(1, weight)
+    module.recompile()
+    x, w = pat.Wildcard(), pat.Param()
+    layer = op.Dense(x, w * 2.0)
+    rule = Subst(layer, layer.like(x * 2.0, w))
+    wl = Workload.from_fx(module, inputs)
+    new = rule(wl)
+    assert new.trace.count() == 1
+    wl.compare(new).check()
+    Pass(rule)(module)
+    for rewritten in (new.mod, module):
+        with pytest.raises(AssertionError, match=r"Guard failed: .* <= 8"):
+            rewritten(torch.randn(9, 4))
 
 
 def test_tied_weights_go_together() -> None:
