@@ -19,7 +19,7 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
-from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, mask_of
+from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, makes_lazy, mask_of
 from gsl.front.fx.values import (
     Values,
     device_of,
@@ -187,7 +187,22 @@ class Admits:
         modes = {item.fake_mode for value in values for item in tensors(value) if isinstance(item, FakeTensor)}
         return _PRODUCTS if len(modes) <= 1 else frozenset()
 
+    @functools.cached_property
+    def lazy(self) -> frozenset[fx.Node]:
+        """The native tensors that may leave a conjugation, or a change of sign, to their readers."""
+        found: set[fx.Node] = set()
+        for node in self.native.nodes:
+            if node in self.forms:
+                is_lazy = makes_lazy(node, found)
+            else:
+                is_lazy = any(item.is_conj() or item.is_neg() for item in tensors(self.values.value(node)))
+            if is_lazy:
+                found.add(node)
+        return frozenset(found)
+
     def __call__(self, replaced: Replaced) -> None:
+        if self.lazy:
+            self._check_lazy(replaced)
         if self.strided or self.viewed:
             for old, new in zip(replaced.old, replaced.new):
                 if new is not old:
@@ -196,6 +211,22 @@ class Admits:
             self._check_masks(replaced)
         if not self.one_device:
             self._check_devices(replaced)
+
+    def _check_lazy(self, replaced: Replaced) -> None:
+        """Refuse to take away what lets a tensor be in memory as it reads: not all calls take another one."""
+        for old, new in zip(replaced.old, replaced.new):
+            before, after = map(self._native, (old, new))
+            if after in self.lazy and before not in self.lazy:
+                raise FrontEndError(
+                    f"%{new.name} may leave a conjugation to its readers, which not all calls carry out; %{old.name} "
+                    "has carried it out"
+                )
+
+    def _native(self, node: Node) -> fx.Node | None:
+        """The native node of a node; ``None`` for a new one."""
+        if isinstance(node.native, FxLeaf):
+            return next(iter(node.native.reads), None)
+        return None if handle_of(node) is None else native_of(node)
 
     def _check_strides(self, old: Node) -> None:
         """Refuse to replace what is read by strides further down."""

@@ -13,7 +13,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import Pass
-from gsl.rules import RULES
+from gsl.rules import NORMAL, RULES
 
 q, k, v, mask = (pat.Wildcard() for _ in range(4))
 scores = op.Matmul(q, op.Transpose(k, axes=(0, 1, 3, 2))) * 0.5 + mask
@@ -199,6 +199,22 @@ def test_a_product_above_a_call_by_strides(mode: Any, fired: int) -> None:
     old = Workload.from_fx(make_fx(function, tracing_mode=mode)(*values), values)
     new = RULES["copy-identity"](old)
     assert new.trace.count() == fired
+    old.compare(new).check()
+
+
+LAZY: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "conjugation": lambda x: torch.view_as_real(torch.conj(x) * 1),
+    "view of it": lambda x: torch.view_as_real(torch.conj(x).t() * 1),
+}
+
+
+@pytest.mark.parametrize("mode", ["fake", "real"])
+@pytest.mark.parametrize("name", LAZY)
+def test_a_conjugation_is_carried_out_where_memory_is_read(name: str, mode: Any) -> None:
+    values = (torch.randn(3, 2, dtype=torch.complex64),)
+    old = Workload.from_fx(make_fx(LAZY[name], tracing_mode=mode)(*values), values)
+    new = NORMAL(old, iterative=True)
+    assert "copy-identity refused" in str(new.trace)
     old.compare(new).check()
 
 

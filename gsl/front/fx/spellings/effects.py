@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Container, Hashable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
@@ -202,6 +202,8 @@ _BY_STRIDES: Final = _words(
     "storage_offset"
 )
 """Functions, methods and aten operators that read an operand by its strides, or tell these."""
+_LAZY: Final = frozenset(_words("conj _conj adjoint mH H _neg_view"))
+_CARRIED_OUT: Final = frozenset(_words("conj_physical resolve_conj resolve_neg"))
 RESHAPES: Final[Mapping[Any, Any]] = {
     "view": "reshape",
     "view_as": "reshape_as",
@@ -242,6 +244,14 @@ def is_by_strides(node: fx.Node) -> bool:
         isinstance(arg, torch.dtype) for arg in (*node.args, *node.kwargs.values())
     )
     return as_other or name in _BY_STRIDES
+
+
+def makes_lazy(node: fx.Node, lazy: Container[fx.Node]) -> bool:
+    """True if a call may return a tensor that leaves a conjugation, or a change of sign, to its readers; ``lazy`` has
+    such operands."""
+    name = _name(node.target)
+    is_lazy = name not in _CARRIED_OUT and any(operand in lazy for operand in node.all_input_nodes)
+    return name in _LAZY or (is_lazy and is_view(node.target))
 
 
 def is_view(target: Any) -> bool:
