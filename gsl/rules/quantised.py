@@ -15,7 +15,7 @@ from typing import Any
 from gsl import attr, op, pat
 from gsl.operators import quantised as q
 from gsl.rewrite import RuleSet, Subst
-from gsl.rules.common import RuleSides, rule
+from gsl.rules.common import RuleSides, fields, rule
 from gsl.rules.packed import conv
 
 SCHEME = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
@@ -32,6 +32,13 @@ def usual(floats: pat.Call) -> attr.Expr:
     """True for a scale with which no number overflows, nor is lost, and a zero that single precision holds."""
     scale = (floats.scale > 1e-30) & (floats.scale < 1e30)
     return scale & (floats.zero_point >= -255) & (floats.zero_point <= 255)
+
+
+def every_number(again: pat.Call, x: pat.Pattern) -> attr.Expr:
+    """True for a call that quantises to all numbers of its dtype, which is that of ``x``."""
+    byte = (again.dtype == "uint8") & (again.quant_min == 0) & (again.quant_max == 255)
+    signed = (again.dtype == "int8") & (again.quant_min == -128) & (again.quant_max == 127)
+    return (byte | signed) & (x.dtype == again.dtype)
 
 
 def once(function: Any, *scheme: pat.Pattern) -> RuleSides:
@@ -60,9 +67,49 @@ def quantise_dequantised() -> RuleSides:
     """
     x = pat.Wildcard()
     floats, again = back(x)
-    byte = (again.dtype == "uint8") & (again.quant_min == 0) & (again.quant_max == 255)
-    signed = (again.dtype == "int8") & (again.quant_min == -128) & (again.quant_max == 127)
-    return again, x, (byte | signed) & (x.dtype == again.dtype), usual(floats)
+    return again, x, every_number(again, x), usual(floats)
+
+
+def between(move: Callable[[pat.Pattern], pat.Call]) -> RuleSides:
+    """f(x) for q(f(dq(x))), where f moves elements."""
+    x = pat.Wildcard()
+    floats = q.dequantise(x)
+    moved = move(floats)
+    again = q.quantise(moved, **pat.same_attr(floats, SCHEME))
+    return again, moved.like(x), every_number(again, x), usual(floats), moved.extern_use(False)
+
+
+@rule()
+def quantise_reshaped() -> RuleSides:
+    """q(reshape(dq(x))) = reshape(x)
+
+    As quantise-dequantised.
+    """
+    return between(op.Reshape)
+
+
+@rule()
+def quantise_transposed() -> RuleSides:
+    """q(transpose(dq(x))) = transpose(x)
+
+    As quantise-dequantised.
+    """
+    return between(op.Transpose)
+
+
+@rule()
+def quantise_concatenated() -> RuleSides:
+    """q(concatenate(dq(x0), dq(x1), …)) = concatenate(x0, x1, …)
+
+    As quantise-dequantised.
+    """
+    x0 = pat.Wildcard()
+    x, first = pat.Wildcard(dtype=x0.dtype), q.dequantise(x0)
+    floats = q.dequantise(x, **pat.same_attr(first, SCHEME))
+    parts = pat.Variadic(floats, templates=[floats, x], first=[first, x0], min_len=2)
+    joined = op.Concatenate(parts)
+    again = q.quantise(joined, **pat.same_attr(first, SCHEME))
+    return again, joined.like(fields(parts, x)), every_number(again, x0), usual(first), joined.extern_use(False)
 
 
 @rule()
@@ -244,8 +291,8 @@ LAYERS = (
     _conv("dynamic-conv", q.quantised_conv2d_dynamic, q.dequantise_dynamic, is_dynamic=True),
 )
 SHARED = (
-    quantise_again, quantise_dequantised, quantise_once, dequantise_once, quantise_once_dynamic,
-    dequantise_once_dynamic,
+    quantise_again, quantise_dequantised, quantise_reshaped, quantise_transposed, quantise_concatenated,
+    quantise_once, dequantise_once, quantise_once_dynamic, dequantise_once_dynamic,
 )  # fmt: skip
 ONNX = pairs("onnx::QuantizeLinear", "onnx::DequantizeLinear", "onnx")
 QUANTISED = RuleSet((*SHARED, *ONNX, *(rule for layer in LAYERS for rule in layer.rules())))

@@ -249,6 +249,29 @@ def test_all_numbers_of_the_dtype_or_none() -> None:
         assert torch.equal(new(every), again(every, scheme))
 
 
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "reshape": lambda x: x.flatten(1),
+    "transpose": lambda x: x.transpose(1, 3),
+    "concatenate": lambda x: torch.cat([x, fake(F.relu(x)), fake(x.flip(1))], 2),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_elements_that_only_move_do_so_quantised(name: str) -> None:
+    wl = of(lambda x: fake(MOVES[name](fake(x))), IMAGE)
+    new = QUANTISED(wl, iterative=True)
+    types = {node.op: node.dtype for node in new.graph.nodes}
+    assert types[name] == "uint8"
+    assert new.op_counts()["quantized_decomposed::dequantize_per_tensor"] == (2 if name == "concatenate" else 1)
+    wl.compare(new, rtol=0, atol=0).check()
+
+
+def test_elements_that_move_are_quantised_anew_by_another_scheme() -> None:
+    for scheme, other in ((BYTE, WIDE), (SEVEN_BITS, SEVEN_BITS)):
+        moved = of(lambda x, scheme=scheme, other=other: fake(fake(x, scheme).flatten(1), other), IMAGE)
+        assert QUANTISED(moved, iterative=True).trace.count() == 0
+
+
 def test_a_weight_that_is_reshaped_stays() -> None:
     def by_columns(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
         return F.linear(fake(x), w.reshape(16, 32))
