@@ -192,7 +192,7 @@ _VIEWS: Final = _words(
     "cuda meshgrid atleast_1d atleast_2d atleast_3d einsum dropout dropout1d dropout2d dropout3d alpha_dropout "
     "feature_alpha_dropout feature_dropout native_dropout sum_to_size getitem __getitem__ getattr pixel_shuffle "
     "pixel_unshuffle channel_shuffle native_channel_shuffle requires_grad_ share_memory_ values indices lift_fresh "
-    "asarray as_tensor"
+    "asarray as_tensor numpy_T matrix_H"
 )
 """Functions, methods and aten operators that may return an operand or a view of it."""
 
@@ -202,7 +202,7 @@ _BY_STRIDES: Final = _words(
     "storage_offset"
 )
 """Functions, methods and aten operators that read an operand by its strides, or tell these."""
-_LAZY: Final = frozenset(_words("conj _conj adjoint mH H _neg_view"))
+_LAZY: Final = frozenset(_words("conj _conj adjoint mH H matrix_H _neg_view"))
 _CARRIED_OUT: Final = frozenset(_words("conj_physical resolve_conj resolve_neg"))
 RESHAPES: Final[Mapping[Any, Any]] = {
     "view": "reshape",

@@ -54,8 +54,8 @@ class FxRow:
     writes, if there is one. An operator without spellings is only written.
 
     ``spellings`` are words like ``torch.relu``, ``F.relu``, ``.relu`` (a method), ``operator.add``,
-    ``aten.relu.default``, ``gsl.linear.default``. With ``inplace``, each name with an underscore behind
-    it belongs to the row too.
+    ``aten.relu.default``, ``gsl.linear.default``, ``aten.mT`` (a packet). With ``inplace``, each
+    name with an underscore behind it belongs to the row too.
     """
 
     spellings: str = ""
@@ -95,8 +95,9 @@ def resolve(spelling: str) -> Any:
     if not space:
         return name if hasattr(torch.Tensor, name) else None
     if space in ("aten", "prims", "gsl"):
-        packet, _, overload = name.partition(".")
-        return getattr(getattr(getattr(torch.ops, space), packet, None), overload, None)
+        name, _, overload = name.partition(".")
+        packet = getattr(getattr(torch.ops, space), name, None)
+        return getattr(packet, overload, None) if overload else packet
     return getattr(_SPACES[space], name, None)
 
 
