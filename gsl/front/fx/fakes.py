@@ -237,6 +237,12 @@ class Fakes:
         """True if the elements along the last axis of a node's value are known to stand side by side in memory."""
         return self.moved.get(node, True) and lies_by_rows(self.values.value(node))
 
+    def is_dense(self, node: fx.Node) -> bool:
+        """True if the elements of a node's value are known to stand in memory one after the other."""
+        value = self.values.value(node)
+        has_numbers = _is_strided(value) and all(isinstance(size, int) for size in value.shape)
+        return self.moved.get(node, True) and has_numbers and value.is_contiguous()
+
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
         """The value that was known of an old node, and the one known of the node that takes its place."""
         return self.before(old), self.values.value(new)

@@ -103,8 +103,11 @@ class FxWriter:
             target, args, kwargs = torch.ops.aten.clone.default, args[:1], {}
         elif moved:
             target = self._for_any_strides(node)
-        if moved and target in effects.DENSE:
-            args = (self._dense(args[0]), *args[1:])
+        if moved and (places := effects.DENSE.get(target)):
+            sparse = {arg for arg in args if isinstance(arg, fx.Node) and not self.fakes.is_dense(arg)}
+            args = tuple([
+                self._dense(arg) if place in places and arg in sparse else arg for place, arg in enumerate(args)
+            ])  # fmt: skip
         if moved and (count := effects.ROWS.get(target)):
             args = (*[arg if self.fakes.has_rows(arg) else self._dense(arg) for arg in args[:count]], *args[count:])
         new = self.builder.keep(node, target, args, kwargs)

@@ -218,6 +218,37 @@ def test_a_conjugation_is_carried_out_where_memory_is_read(name: str, mode: Any)
     old.compare(new).check()
 
 
+aten = torch.ops.aten
+SHIFTS = torch.arange(4.0).reshape(4, 1) - 1.5
+KERNELS: dict[str, Callable[..., Any]] = {
+    # of a tensor, one value for each row of it, and a vector
+    "layer norm": lambda x, rows, v: aten.native_layer_norm_backward(
+        x, x + SHIFTS, [4], rows, rows, v, v, [True, True, True]
+    ),
+    "group norm": lambda x, rows, v: aten.native_group_norm(x.reshape(4, 4, 1), v, v, 4, 4, 1, 2, 1e-5),
+    "group norm backward": lambda x, rows, v: aten.native_group_norm_backward(
+        x.reshape(4, 4, 1), (x + SHIFTS).reshape(4, 4, 1), rows, rows, v, 4, 4, 1, 1, [True, True, True]
+    ),
+    "weight norm": lambda x, rows, v: aten._weight_norm_interface(x, rows, 0),
+}
+
+
+@pytest.mark.parametrize("mode", ["fake", "real", "symbolic"])
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_of_norms_get_dense_operands(name: str, mode: Any) -> None:
+    """They take their operands to be dense, and look at no stride to see if they are."""
+
+    def run(x: torch.Tensor, rows: torch.Tensor, v: torch.Tensor) -> Any:
+        return KERNELS[name](x.t().contiguous(), rows[:, ::2].contiguous(), v[::2].contiguous())
+
+    values = (torch.randn(4, 4), torch.rand(4, 2) + 0.5, torch.randn(8))
+    traced = make_fx(run, tracing_mode=mode, _allow_non_fake_inputs=True)(*values)
+    old = Workload.from_fx(traced, values)
+    new = RULES["copy-identity"](old)
+    assert new.trace.count() >= 1
+    old.compare(new).check()
+
+
 def test_names_of_inputs_say_nothing_of_strides() -> None:
     graph = torch.fx.symbolic_trace(lambda stride: stride.t().contiguous() * 2.0)
     assert RULES["copy-identity"](Workload.from_fx(graph, (torch.randn(4, 3),))).trace.count() == 1

@@ -212,8 +212,15 @@ RESHAPES: Final[Mapping[Any, Any]] = {
     torch.ops.aten._unsafe_view.default: torch.ops.aten.reshape.default,
 }
 """Views that only exist for some strides, and the calls that copy where they don't."""
-DENSE: Final = frozenset((torch.ops.aten.native_group_norm.default, torch.ops.aten._pdist_forward.default))
-"""Calls whose kernels want a dense first operand, and make no copy of another one."""
+_DENSE: Final = {
+    "_pdist_forward": (0,), "native_group_norm": (0, 1, 2), "native_group_norm_backward": (0, 1, 2, 3, 4),
+    "native_layer_norm_backward": (3, 4), "_weight_norm_interface": (0, 1),
+    "_weight_norm_interface_backward": (0, 1, 2, 3),
+}  # fmt: skip
+DENSE: Final[Mapping[Any, tuple[int, ...]]] = {
+    getattr(torch.ops.aten, name).default: places for name, places in _DENSE.items()
+}
+"""Calls whose kernels want these operands to be dense, and make no copies of others."""
 _ATTENTION: Final = {
     "flash_attention": 3, "flash_attention_for_cpu": 3, "efficient_attention": 3, "cudnn_attention": 3,
     "flash_attention_backward": 5, "flash_attention_for_cpu_backward": 5, "efficient_attention_backward": 4,
