@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from gsl.graph.node import TUPLE
@@ -44,14 +45,16 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     a, b = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype")
     demanded = _demanded_rank(s, draft)
-    rank = s.rank(goal, 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
+    least = max(map(partial(_least_rank, s), (a, b)))
+    rank = s.rank(goal, least if least > 2 else 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
     wanted = goal.sizes(rank)
     vectors = s.allows(a, 1) or s.allows(b, 1)
     if rank < 2 or (goal.rank is None and demanded < 2 and vectors and s.choices.rare()):
         _vector(s, draft, goal)
         return
     rows, columns = wanted[-2:]
-    for operand in first_computed(s, *((b, a) if s.choices.index(2) else (a, b))):
+    swapped = a.is_leaf and b.is_leaf and s.choices.index(2) == 1
+    for operand in first_computed(s, *((b, a) if swapped else (a, b))):
         other = b if operand is a else a
         batch: tuple[int | None, ...] = tuple(wanted[:-2])
         inner = None
@@ -63,7 +66,8 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             inner = shape[-2] if operand is a else shape[-1]
             free = goal.shape is None
             batch = sizes_of_result(Goal() if free else Goal(batch), shape[:-2])
-            batch = variant(s, batch, free) if batch == shape[:-2] else batch
+            smaller = variant(s, batch, free) if batch == shape[:-2] else batch
+            batch = smaller if not operand.is_leaf or s.allows(operand, len(smaller) + 2) else batch
         ends = (rows, inner) if operand is a else (inner, columns)
         own = s.wanted(operand, Goal(None, dtype))
         if own.rank is not None and own.rank >= 2:
@@ -71,6 +75,11 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             batch = tuple(sizes[:-2]) if goal.shape is None or other.solved else batch
             ends = (meet(sizes[-2], ends[0]), meet(sizes[-1], ends[1]))
         s.solve(operand, Goal(None, dtype) if own.rank == 1 else Goal((*batch, *ends), dtype))
+
+
+def _least_rank(s: Solver, draft: NodeDraft) -> int:
+    """The least rank that the conditions allow a leaf; 0 for what is computed."""
+    return next((rank for rank in range(1, 6) if s.allows(draft, rank)), 0) if draft.is_leaf else 0
 
 
 def _demanded_rank(s: Solver, draft: NodeDraft) -> int:

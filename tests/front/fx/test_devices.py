@@ -99,7 +99,7 @@ def test_rules_that_make_tensors(rule: str, form: str, fold: bool) -> None:
     make, shape = LAYERS[rule]
     old = loaded(form, make().to(META), meta(*shape))
     new = EVERY_RULE(old, iterative=True, fold_params=fold)
-    assert new.trace.summary() == {rule: 1}
+    assert new.trace.count(rule) == 1
     assert {value.device for value in new.params.values()} == {META}
     assert results(new, meta(*shape)) == {META}
 
