@@ -201,8 +201,7 @@ class Admits:
         return frozenset(found)
 
     def __call__(self, replaced: Replaced) -> None:
-        if self.lazy:
-            self._check_lazy(replaced)
+        self._check_lazy(replaced)
         if self.strided or self.viewed:
             for old, new in zip(replaced.old, replaced.new):
                 if new is not old:
@@ -215,8 +214,8 @@ class Admits:
     def _check_lazy(self, replaced: Replaced) -> None:
         """Refuse to take away what lets a tensor be in memory as it reads: not all calls take another one."""
         for old, new in zip(replaced.old, replaced.new):
-            before, after = map(self._native, (old, new))
-            if after in self.lazy and before not in self.lazy:
+            after = self._native(new)
+            if after is not None and after in self.lazy and self._native(old) not in self.lazy:
                 raise FrontEndError(
                     f"%{new.name} may leave a conjugation to its readers, which not all calls carry out; %{old.name} "
                     "has carried it out"
