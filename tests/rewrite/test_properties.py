@@ -71,7 +71,7 @@ def test_at_a_fixed_point_nothing_matches(view: Graph, rules: list[Subst]) -> No
         assert rewritten(rule, new)[1].count() == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_random_graphs_make_every_rule_fire() -> None:
     fired: set[str] = set()
 

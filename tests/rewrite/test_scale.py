@@ -48,9 +48,8 @@ def seconds(view: Graph) -> float:
     return taken
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.long
 @pytest.mark.parametrize("make", [chain, wide])
-@pytest.mark.slow
 def test_time_is_linear_in_the_matches(make: object) -> None:
     assert callable(make)
     seconds(make(100))

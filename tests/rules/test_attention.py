@@ -325,7 +325,7 @@ def test_a_step_is_supported(steps: Any) -> None:
     assert isinstance(found, Supported), str(found)
 
 
-@pytest.mark.sweep(12)
+@pytest.mark.long
 @pytest.mark.parametrize("rule", family.RULES, ids=lambda rule: rule.name)
 def test_a_rule_with_all_steps_is_supported(rule: Subst) -> None:
     """Few of the combinations of steps, shapes and dtypes are instances, which are looked for beside the known ones."""
