@@ -50,6 +50,7 @@ def judge(library: str, found: dict[str, dict[str, Any]]) -> None:
     assert sum(result["fired"] > 0 for result in found.values()) >= len(found) // 2
 
 
+@pytest.mark.long
 def test_some_models_of_transformers() -> None:
     torch.manual_seed(0)
     made = transformers()

@@ -40,7 +40,7 @@ def test_a_network_is_the_same_on_two_front_ends(name: str, front_end: FrontEnd)
     one.compare(EVERY_RULE(other, iterative=True), rtol=rtol).check()
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(4)
 @OTHERS
 def test_another_weight_is_found(front_end: FrontEnd) -> None:
     view = build(VIEWS["residual"])

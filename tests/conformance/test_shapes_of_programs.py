@@ -84,7 +84,7 @@ def values(workload: Workload, fed: dict[str, torch.Tensor]) -> list[torch.Tenso
     return [plain_tensor(value) for _, value in flatten(workload(*fed.values()))]
 
 
-@pytest.mark.sweep(2)
+@pytest.mark.sweep(5)
 @EACH
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_runs_comes_back_and_is_rewritten(name: str, front_end: FrontEnd) -> None:

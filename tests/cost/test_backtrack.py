@@ -240,6 +240,7 @@ def walked(view: Graph, rules: list[Subst], steps: int = 8) -> Checked:
 QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.long
 @QUICK
 @given(graphs(most=12), st.lists(st.sampled_from(SOUND), min_size=1, max_size=5, unique=True))
 def test_a_step_costs_what_the_program_costs_that_is_built(view: Graph, rules: list[Subst]) -> None:

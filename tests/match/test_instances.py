@@ -330,6 +330,7 @@ def divided(draw: st.DrawFn) -> tuple[Plan, Graph]:
     return Plan([op.Concatenate(pat.Tuple(*items))]), graph(make)
 
 
+@pytest.mark.long
 @pytest.mark.law
 def test_segments() -> None:
     """Every way to divide the fields of a tuple, in the same order."""

@@ -228,7 +228,7 @@ def exported_and_decomposed(name: str) -> tuple[ExportedProgram, ExportedProgram
     return exported, exported.run_decompositions()
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.sweep(8)
 @pytest.mark.parametrize("name", COUNTS)
 def test_all_norms_and_activations_of_a_model_are_found(name: str) -> None:
     for program in exported_and_decomposed(name):

@@ -74,7 +74,7 @@ def without_values() -> Subst:
         (outlined, "has no meaning of its own"),
         (built, "has no meaning of its own"),
         (refused, "not on Sundays"),
-        (without_values, "no finite values"),
+        pytest.param(without_values, "no finite values", marks=pytest.mark.long),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )

@@ -201,7 +201,7 @@ def test_programs_that_torch_moves() -> None:
     assert moved.random_inputs()[0].device == META
 
 
-@pytest.mark.sweep(3)
+@pytest.mark.long
 @pytest.mark.parametrize("target", ["post_grad_custom_pre_pass", "pre_grad_custom_pass"])
 def test_a_pass_of_inductor_creates_tensors(target: str) -> None:
     rule = Subst(op.Sigmoid(X), op.Tanh(X) + op.Full(2.0, shape=(3,)) + op.Arange(stop=3.0), name="create")
