@@ -324,7 +324,7 @@ class RulePass:
         unless it stands at several places of a match, as what it is made from.
         """
         if len(replacement.new) == 1 and replacement.created == replacement.new and replacement.used:
-            return  # as nearly always
+            return  # nearly always it is one call that is made of others, which stands at one place
         places = Counter(replacement.new) if len(replacement.new) > 1 else {}
         for old, new in zip(replacement.old, replacement.new):
             made = new.index < 0

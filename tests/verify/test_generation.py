@@ -78,7 +78,7 @@ def test_one_leaf_alone_has_another_dtype() -> None:
     """Each leaf is, now and then, of a dtype that no other one has; what is demanded is kept."""
     x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(dtype="float32")
     found: dict[str, set[str]] = {"x": set(), "x_1": set(), "x_2": set()}
-    for graph in instances(Subst(op.Add(op.Add(x, y), z), same), 3000):
+    for graph in instances(Subst(op.Add(op.Add(x, y), z), same), 1500):
         leaves = {node.name: node.dtype for node in graph.nodes if node.op == "input" and node.dtype is not None}
         if len(leaves) == 3:
             for name, dtype in leaves.items():

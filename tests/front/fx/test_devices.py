@@ -99,7 +99,9 @@ def test_rules_that_make_tensors(rule: str, form: str, fold: bool) -> None:
     make, shape = LAYERS[rule]
     old = loaded(form, make().to(META), meta(*shape))
     new = EVERY_RULE(old, iterative=True, fold_params=fold)
-    assert new.trace.count(rule) == 1
+    # In the graph, the zeros for the bias are added by a call of their own, which goes again.
+    also = {"sum-from-zero": 1} if rule == "conv-batch-norm" and not fold else {}
+    assert new.trace.summary() == {rule: 1, **also}
     assert {value.device for value in new.params.values()} == {META}
     assert results(new, meta(*shape)) == {META}
 
