@@ -143,9 +143,9 @@ PLAIN: Final = re.compile(r"[\w.-]*")
 """The form of a name that is harmless there."""
 FACTORIES: Final = ("builtins", "collections")
 """The modules from which a program may take a function that makes default values."""
-LOGGERS: Final = ("torch.export", "torch.export.pt2_files._package", "torch._export.serde.serialize")
+LOGGERS: Final = ("torch.export", "torch.export.pt2_archive._package", "torch._export.serde.serialize")
 """The loggers to which torch writes while it loads a program."""
-STRUCTURE: Final = re.compile(r"Deserializing ([\w.]+) in pytree is not registered")
+STRUCTURE: Final = re.compile(r"Deserializing ([\w.]+) in pytree")
 """Torch's message about a structure of arguments that is known only when the module that defines it is imported."""
 OPERATOR: Final = re.compile(r"Node\(target='torch\.ops\.(\w+)\.(\w+)")
 """Torch's message about a call of an operator that is known only when the module that defines it is imported."""
