@@ -156,14 +156,15 @@ class Checker:
         return max(self.changed.values(), default=-1)
 
     def before(self, match: Match) -> None:
-        """Refuse a match that covers nodes with effects."""
+        """Refuse a match that covers nodes with effects that last."""
         _ = self.changed  # looked for before anything is rewritten
         for node in match.inner:
-            if node.effect not in (None, Effect.EXCHANGES):
-                raise Refusal(f"%{node.name} has an effect ({node.effect.value}), so it must stay as it is")
+            if node.effect not in (None, *STEADY):
+                raise Refusal(_stays(node))
 
     def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
-        """Refuse a replacement of another type, one that moves effects or closes a cycle, and an exchange of places."""
+        """Refuse a replacement of another type, one that drops or moves effects or closes a cycle, and an exchange of
+        places."""
         for old, new in zip(replacement.old, replacement.new):
             if old.type is None or new.type is None:
                 if self.typed and old is not new:
@@ -180,6 +181,7 @@ class Checker:
         if self.effects:
             covered = inner or replacement.old  # a leaf covers nothing
             places = [node.index for node in covered]
+            _drops(replacement, inner)
             self._moves(replacement, min(places), max(places), covered)
             if self.last_change > min(places):
                 self._aliases(replacement, min(places))
@@ -209,7 +211,7 @@ class Checker:
         effects = self.effects if several else self.lasting
         first = bisect_left(effects, low, key=_index)
         for node in effects[first : bisect_right(effects, max(last, high), key=_index)]:
-            if node in covered:  # an exchange, which is replaced
+            if node in covered:  # an exchange, which is replaced, or what the replacement uses
                 continue
             assert node.effect is not None
             raise Refusal(
@@ -296,6 +298,29 @@ class Checker:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:
                     self.changed[new] = self.changed[old]
+
+
+def reused(replacement: Replacement, inner: Iterable[Node]) -> set[Node]:
+    """The covered nodes from which the new ones are computed."""
+    covered = set(inner)
+    roots = covered.intersection(replacement.used)  # none, nearly always
+    return set(reached(roots, lambda node: covered.intersection(node.operands))) if roots else roots
+
+
+def _drops(replacement: Replacement, inner: Sequence[Node]) -> None:
+    """Refuse a replacement that does not use what a match covers of calls that draw numbers or look at values."""
+    steady = [node for node in inner if node.effect in (Effect.RANDOM, Effect.OBSERVES)]
+    if steady:
+        used = reused(replacement, inner)
+        for node in steady:
+            if node not in used:
+                raise Refusal(f"{_stays(node)}; the target may use it, but not replace it")
+
+
+def _stays(node: Node) -> str:
+    """Why a call may not be replaced."""
+    assert node.effect is not None
+    return f"%{node.name} has an effect ({node.effect.value}), so it must stay as it is"
 
 
 def _returns(old: Node, node: Node) -> str:

@@ -13,11 +13,10 @@ from gsl.errors import ReplayError, RewriteError
 from gsl.graph import Graph, Node, by_operator
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, add_candidates, candidates
-from gsl.rewrite.check import Checker, Refusal
+from gsl.rewrite.check import Checker, Refusal, reused
 from gsl.rewrite.near import Near
 from gsl.rewrite.termination import no_end
 from gsl.rewrite.trace import Firing, Refused, Trace, assumptions, identity, names_of
-from gsl.walk import reached
 
 if TYPE_CHECKING:
     from gsl.rewrite.subst import Subst
@@ -310,8 +309,8 @@ class RulePass:
         dead = self.splicer.dead
         if not dead.issuperset(inner):
             alive = [other for other in inner if other not in dead]
-            reused = _reused(replacement, alive)
-            kept = names_of([other for other in alive if other not in reused])
+            used = reused(replacement, alive)
+            kept = names_of([other for other in alive if other not in used])
         new = names_of(replacement.new)
         made = new if replacement.created == replacement.new else names_of(replacement.created)
         assumed = assumptions(match) if rule.plan.domains else ()
@@ -357,10 +356,3 @@ class RulePass:
         replacement = Replacement(old, new, created)
         self.checker.after(replacement, inner)
         return replacement, inner
-
-
-def _reused(replacement: Replacement, inner: Sequence[Node]) -> set[Node]:
-    """The covered nodes from which the new ones are computed."""
-    covered = set(inner)
-    roots = covered.intersection(replacement.used)  # none, nearly always
-    return set(reached(roots, lambda node: covered.intersection(node.operands))) if roots else roots

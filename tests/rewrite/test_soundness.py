@@ -233,6 +233,23 @@ def test_random_nodes_are_never_dropped_duplicated_or_reordered() -> None:
     assert ops(dropped).count("tanh") == 2
 
 
+def test_a_target_may_use_what_is_matched_of_a_random_node() -> None:
+    def make(b: Builder) -> list[Node]:
+        noise = b.call("tanh", b.input("x", 4), effect=Effect.RANDOM)
+        return [b.call("nn.relu", b.call("exp", noise)), b.call("nn.relu", b.call("tanh", noise, effect=Effect.RANDOM))]
+
+    noise = op.Tanh(x)
+    made, exp = graph(make), op.Exp(noise)
+    new, trace = rewritten(Subst(op.ReLU(exp), exp, name="below"), made, numbers=False)
+    assert ops(new) == ["tanh", "exp", "tanh", "nn.relu"]
+    assert not any("kept" in line for line in str(trace).splitlines())
+    new, _ = rewritten(Subst(op.ReLU(noise), op.Maximum(noise, pat.Const(0.0)), name="itself"), made, numbers=False)
+    assert ops(new) == ["tanh", "exp", "nn.relu", "tanh", "maximum"]
+    again = Subst(op.ReLU(exp), op.Exp(op.Tanh(x)), name="again")  # another call, which would draw other numbers
+    (reason,) = reasons(rewritten(again, made)[1])
+    assert reason.endswith("(random), so it must stay as it is; the target may use it, but not replace it")
+
+
 def test_any_operand_order_under_maximum() -> None:
     def make(b: Builder) -> Node:
         return b.call("maximum", b.call("nn.relu", b.input("a", 4)), b.input("b", 4))
