@@ -164,6 +164,28 @@ def test_only_one_of_equal_results_is_returned(shown: tuple[int, ...], left: int
     assert ops(new).count("nn.relu") == left
 
 
+def test_what_is_written_to_an_input_at_the_end_is_not_returned() -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        return [b.call("nn.leaky_relu", data, alpha=0.0) for _ in range(2)]
+
+    view = graph(make)
+    assert ops(rewritten(LEAKY, view, iterative=True)[0]) == ["nn.relu"]
+    view.written = {view.nodes[0]: 0}
+    assert ops(rewritten(LEAKY, view, iterative=True)[0]) == ["nn.relu", "nn.relu"]
+
+
+def test_calls_before_and_after_one_that_may_enter_a_mode_are_two() -> None:
+    def make(b: Builder) -> list[Node]:
+        data, other = b.input("x", 4), b.input("y", 4)
+        before = b.call("nn.leaky_relu", data, alpha=0.0)
+        b.call(torch.relu_, other, effect=Effect.OTHER)
+        return [before, b.call("nn.leaky_relu", data, alpha=0.0)]
+
+    _, trace = rewritten(LEAKY, graph(make), iterative=True, numbers=False)
+    assert (trace.count(), trace.shared) == (2, 0)
+
+
 def twice_and_unused(b: Builder) -> list[Node]:
     data = b.input("x", 2, 3)
     b.call("exp", b.call("tanh", data))

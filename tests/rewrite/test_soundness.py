@@ -384,6 +384,22 @@ def test_outputs_of_which_memory_counts_get_no_memory_in_common(rule: Subst, mak
     assert trace.count() == (0 if with_what else 1)
 
 
+@pytest.mark.parametrize("output", [0, 1])
+def test_a_result_does_not_become_what_is_written_to_an_input_at_the_end(output: int) -> None:
+    """Who runs the program gets the input itself for it; neither may the input get what is returned."""
+
+    def make(b: Builder) -> list[Node]:
+        exp = b.call("exp", b.input("x", 4))
+        return [exp, b.call("nn.leaky_relu", exp, alpha=1.0)]
+
+    view = graph(make)
+    view.written = {view.nodes[0]: output}
+    _, trace = rewritten(SAME, view, numbers=False)
+    assert reasons(trace) == [
+        "one of %leaky_relu and %exp is written to an input at the end, and the other is returned"
+    ]
+
+
 @pytest.mark.parametrize("beside", [False, True])
 def test_an_exchange_between_processes_is_replaced_and_none_is_passed(beside: bool) -> None:
     def make(b: Builder) -> list[Node]:
