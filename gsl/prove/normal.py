@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import product as pairs
@@ -30,13 +31,23 @@ MOST_TERMS = 400
 """No normal form has more terms."""
 
 
+@dataclass(frozen=True)
+class Partial:
+    """A function that is not defined everywhere, with what it was applied to, and the conditions under which it was."""
+
+    name: str
+    arguments: tuple[SumTerm, ...]
+    guards: frozenset[Relation] = frozenset()
+
+
 @dataclass
 class TermAlgebra:
     """Computes with normal forms in one case of a proof."""
 
     path: Path
-    partial: list[tuple[str, tuple[SumTerm, ...]]] = field(default_factory=list)
-    """The functions that are not defined everywhere, with what they were applied to."""
+    partial: list[Partial] = field(default_factory=list)
+    guards: tuple[Relation, ...] = ()
+    """The conditions under which elements are read: elsewhere they have no part in a result."""
 
     # Sums and products
 
@@ -127,6 +138,15 @@ class TermAlgebra:
     def where(self, guards: Iterable[Relation], value: SumTerm) -> SumTerm:
         """A sum where conditions hold, and 0 elsewhere."""
         return self.times(SumTerm((Term(Fraction(1), guards=frozenset(guards)),)), value)
+
+    @contextmanager
+    def under(self, guards: Iterable[Relation]) -> Iterator[None]:
+        """Let what is computed be read under conditions only."""
+        outer, self.guards = self.guards, (*self.guards, *guards)
+        try:
+            yield
+        finally:
+            self.guards = outer
 
     def total(self, bound: Sequence[IntAtom], value: SumTerm) -> SumTerm:
         """The sum of what indices run over."""
@@ -277,12 +297,14 @@ class TermAlgebra:
         guard = self.outer_guard(arguments)
         if guard is None:
             if partial:
-                self.partial.append((name, arguments))
+                known = ((kind, self.path.reduce(p)) for kind, p in self.guards)
+                self.partial.append(Partial(name, arguments, frozenset(g for g in known if not self.path.quick(g))))
             return self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
-        return self.add(*[
-            self.where([case], self.apply(name, *chosen, numbers=numbers, partial=partial))
-            for case, chosen in self.cases(guard, arguments)
-        ])  # fmt: skip
+        parts = []
+        for case, chosen in self.cases(guard, arguments):
+            with self.under([case]):
+                parts.append(self.where([case], self.apply(name, *chosen, numbers=numbers, partial=partial)))
+        return self.add(*parts)
 
     def cases(self, guard: Relation, values: Sequence[SumTerm]) -> Iterator[tuple[Relation, list[SumTerm]]]:
         """The cases that a condition holds and that it does not, as far as they may occur, with sums in each."""

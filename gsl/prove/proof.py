@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from typing import Any
@@ -16,13 +16,13 @@ from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
 from gsl.prove.laws import is_nonzero, is_positive
 from gsl.prove.matched import Matched
-from gsl.prove.normal import TermAlgebra
+from gsl.prove.normal import Partial, TermAlgebra
 from gsl.prove.path import Path, cases
 from gsl.prove.poly import QUOTIENT, Impossible, IntAtom, Poly, ProofLimit, Relation, Unproved, written
 from gsl.prove.source import AtomOrigin, SourceSide
 from gsl.prove.target import TargetSide
 from gsl.prove.tensor import Family, Tensor
-from gsl.prove.terms import FunctionTerm, SumTerm, Term, alone, atoms_of
+from gsl.prove.terms import ZERO, FunctionTerm, SumTerm, Term, alone, atoms_of
 from gsl.rewrite import Subst
 
 _COMPARED: Mapping[str, Callable[[Any, Any], Any]] = {"==": operator.eq, ">=": operator.ge, "!=": operator.ne}
@@ -244,57 +244,54 @@ def _short(value: SumTerm) -> str:
     return text if len(text) < 300 else text[:297] + "…"
 
 
-PartialArguments = tuple[SumTerm, ...]
-
-
 def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
     """Show that all that the target divides by (or takes the logarithm of, …) the source does, too."""
-    known = {_text(name, part): (name, part) for name, values in source.partial for part in _parts(name, values)}
-    needed = {_text(name, part): (name, part) for name, values in target.partial for part in _factors(name, values)}
-    for text, (name, values) in needed.items():
-        if text in known or _always(target, name, values):
+    if any(taken == Partial("inverse", (ZERO,)) for taken in source.partial):
+        raise Impossible("the source divides by 0, so that it has no value")
+    known = list(dict.fromkeys(part for taken in source.partial for part in (taken, *_factors(taken))))
+    for wanted in dict.fromkeys(part for taken in target.partial for part in _factors(taken)):
+        if _always(target, wanted) or any(_covers(target, taken, wanted) for taken in known):
             continue
-        wanted = _any_index(name, values)
-        if not any(alike(target, wanted, _any_index(*found)) for found in known.values() if found[0] == name):
-            shown = ", ".join(map(_short, values))
-            raise Unproved(f"the target takes {name} of {shown}, of which the source takes none")
+        shown = ", ".join(map(_short, wanted.arguments))
+        raise Unproved(f"the target takes {wanted.name} of {shown}, of which the source takes none")
 
 
-def _text(name: str, values: PartialArguments) -> str:
-    return f"{name}({', '.join(value.text for value in values)})"
+def _covers(algebra: TermAlgebra, taken: Partial, wanted: Partial) -> bool:
+    """True if a function that the source takes is one that is wanted, at the same places or at more of them."""
+    if not taken.guards:
+        wanted = replace(wanted, guards=frozenset())
+    same = taken.name == wanted.name
+    return taken == wanted or (same and alike(algebra, _any_index(wanted), _any_index(taken)))
 
 
-def _parts(name: str, values: PartialArguments) -> list[PartialArguments]:
-    """The values that are not 0 (or negative, …) if one is not: of a product, each factor."""
-    return [values, *_factors(name, values)]
+def _factors(taken: Partial) -> list[Partial]:
+    """The values that must differ from 0 so that one does, and do so if it does: of a product, each factor."""
+    (term, *others) = taken.arguments[0].terms or (None,)
+    if taken.name != "inverse" or term is None or others or term.bound or not term.factors:
+        return [taken]
+    inner = (
+        factor.arguments if isinstance(factor, FunctionTerm) and factor.name == "inverse" else (alone(factor),)
+        for factor, _ in term.factors
+    )
+    return [replace(taken, arguments=arguments) for arguments in inner]
 
 
-def _factors(name: str, values: PartialArguments) -> list[PartialArguments]:
-    """The values that must differ from 0 so that one does: of a product, each factor."""
-    (term, *others) = values[0].terms or (None,)
-    if name != "inverse" or term is None or others or term.bound or not term.factors:
-        return [values]
-    inner: list[PartialArguments] = []
-    for factor, _ in term.factors:
-        if isinstance(factor, FunctionTerm) and factor.name == "inverse":
-            inner.append(factor.arguments)
-        else:
-            inner.append((alone(factor),))
-    return inner
-
-
-def _always(algebra: TermAlgebra, name: str, values: PartialArguments) -> bool:
-    if name == "inverse":
-        return is_nonzero(algebra, values[0])
-    return name in _OF_POSITIVE and is_positive(algebra, values[0], strictly=name != "sqrt")
+def _always(algebra: TermAlgebra, taken: Partial) -> bool:
+    (value, *_) = taken.arguments
+    if taken.name == "inverse":
+        return is_nonzero(algebra, value)
+    return taken.name in _OF_POSITIVE and is_positive(algebra, value, strictly=taken.name != "sqrt")
 
 
 _OF_POSITIVE = ("sqrt", "log", "log2", "log10", "log1p")
 """The functions that have a value for all positive numbers."""
 
 
-def _any_index(name: str, values: PartialArguments) -> Term:
-    """A term that stands for a function of sums at any values of its indices."""
-    own = {atom for value in values for term in value.terms for atom in term.bound}
-    indices = sorted(atom for value in values for atom in atoms_of(value) if atom.size is not None and atom not in own)
-    return Term(Fraction(1), ((FunctionTerm(name, values), 1),), tuple(dict.fromkeys(indices)))
+def _any_index(taken: Partial) -> Term:
+    """A term that stands for a function of sums at any values of its indices, where the conditions on these hold."""
+    own = {atom for value in taken.arguments for term in value.terms for atom in term.bound}
+    read = {atom for value in taken.arguments for atom in atoms_of(value)} | {
+        atom for _, p in taken.guards for atom in p.inner
+    }
+    indices = sorted(atom for atom in read if atom.size is not None and atom not in own)
+    return Term(Fraction(1), ((FunctionTerm(taken.name, taken.arguments), 1),), tuple(indices), taken.guards)

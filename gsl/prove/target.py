@@ -13,6 +13,7 @@ from gsl.pat import Match as MatchClause
 from gsl.prove.attributes import completed
 from gsl.prove.matched import Matched, tensor_of
 from gsl.prove.meanings import call, known
+from gsl.prove.meanings.elementwise import held
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import Impossible, Poly, Unproved, Whole, dtype_code, number
 from gsl.prove.source import SourceSide
@@ -131,13 +132,14 @@ class TargetSide:
 
     def _literal(self, pattern: Const, symbols: SymbolValues) -> Matched:
         value = self._value(pattern.literal, symbols) if isinstance(pattern.literal, Ast) else pattern.literal
-        dtype = self.calc.path.variable("dtype.number", 0).poly
-        if pattern.guard is not None and pattern.guard.dtype is not None:
-            wanted = self._value(pattern.guard.dtype, symbols)
-            dtype = dtype_code(wanted)
         if isinstance(value, bool) or not isinstance(value, (int, float, Real)):
             raise Unproved(f"the literal {value!r}")
-        found = real(value)
+        found, guard = real(value), pattern.guard
+        if guard is not None and guard.dtype is not None:
+            dtype = dtype_code(self._value(guard.dtype, symbols))
+            found = held(self.calc, found, dtype)
+        else:
+            dtype = self.calc.path.variable("dtype.number", 0).poly
         return Matched(self.calc, CONST, Tensor((), dtype, lambda index: found), (), {"value": value})
 
     def _operands(self, patterns: Sequence[Pattern], symbols: SymbolValues) -> tuple[Matched, ...]:

@@ -154,6 +154,33 @@ def defined(function: Callable[[pat.Wildcard, pat.Wildcard], pat.Pattern]) -> Su
     return Subst(source, source + function(x, y) * 0.0, name="undefined", where=x.shape == y.shape)
 
 
+def half_of(half: Callable[[pat.Wildcard], pat.Pattern]) -> Subst:
+    """Half of what may be integers, added to floats, with the half as a tensor of the integers' dtype."""
+    x, y = pat.Wildcard(), pat.Wildcard(dtype="float32")
+    return Subst(y + x * 0.5, y + x * half(x), where=x.shape == y.shape, name="no half of a dtype")
+
+
+def padded_with_half() -> Subst:
+    x, y = pat.Wildcard(ndim=1, dtype="int64"), pat.Wildcard(ndim=1, dtype="float32")
+    pad = op.Pad(x, pad_value=0.5, pad_width=((1, 1),), pad_mode="constant")
+    return Subst(y + pad, y + (pad.like(x - 0.5, pad_value=0.0) + 0.5), name="padded with a half")
+
+
+def cast_to_that_of_a_comparison() -> Subst:
+    x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    less = op.Less(x, y)
+    other = op.Cast(op.Cast(x, dtype=less.dtype), dtype="float32")
+    return Subst(op.Where(less, op.Exp(x), y), op.Where(less, op.Exp(other), y), where=x.shape == y.shape, name="bools")
+
+
+def quotient_of_a_part(target: Callable[[pat.Pattern, pat.Wildcard], pat.Pattern]) -> Subst:
+    """A quotient of which the source takes the first two elements, between others."""
+    x, y = pat.Wildcard(shape=(4,)), pat.Wildcard(shape=(4,))
+    first = op.StridedSlice(x / y, begin=(0,), end=(2,), strides=(1,), axes=(0,))
+    pad = op.Pad(first, pad_value=0.0, pad_width=((0, 2),), pad_mode="constant")
+    return Subst(pad, target(pad.like(first.like(x)), y), name="a quotient of a part")
+
+
 def one_case_right(other: pat.Pattern, **options: Any) -> Subst:
     """A rule that is right for one of the alternatives, and wrong for the other one."""
     either = pat.Alt(op.ReLU(pat.Wildcard()), other)
@@ -201,6 +228,9 @@ def by_another_kind_of_number() -> Subst:
     by_a_size(), relu_scaled(-1.0), undefined(), half_of_another_axis(), padded_twice(),
     cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
     cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),
+    half_of(lambda x: op.Full(0.5, shape=x.shape, dtype=x.dtype)), half_of(lambda x: pat.Const(0.5, dtype=x.dtype)),
+    padded_with_half(), cast_to_that_of_a_comparison(), quotient_of_a_part(lambda part, y: part / y),
+    Subst(1.0 / ((n := pat.Wildcard()) * 0.0), 1.0 / (0.0 * n), name="no value"),
     chosen_by(lambda c: 2.0), chosen_by(lambda c: c.value),
     defined(lambda x, y: op.FloorDivide(y, op.Exp(x))), defined(lambda x, y: op.Asin(op.Exp(x) + 2.0)),
     Subst(op.Sqrt(op.Square(x := pat.Wildcard())), x, name="a sign that is lost"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -10,6 +11,7 @@ from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, dtype_code, number
 from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import ZERO, SumTerm, constant
+from gsl.spec.math import COMPARISONS
 
 ElementMeaning = Callable[..., Any]
 TOTAL = frozenset((
@@ -17,8 +19,12 @@ TOTAL = frozenset((
     "ceil", "round", "trunc", "softplus", "elu", "selu", "mish", "nn.leaky_relu",
 ))  # fmt: skip
 """The functions of one real number that have a value everywhere, and the same for each dtype."""
-KEEPING = frozenset(("abs", "sign", "floor", "ceil", "round", "trunc", "where"))
+KEEPING = frozenset(("abs", "sign", "floor", "ceil", "round", "trunc"))
 """Those whose results have the dtype of their operands, of integers, too."""
+LOGICAL = frozenset((
+    *COMPARISONS, "logical_and", "logical_or", "logical_xor", "logical_not", "isnan", "isinf", "isfinite",
+))  # fmt: skip
+"""Those whose results are bools."""
 PARTIAL = frozenset(("log", "log2", "log10", "log1p", "tan", "asin", "acos", "acosh", "atanh"))
 """Those that have one on a part of the numbers only."""
 
@@ -159,6 +165,16 @@ def exact_cast(before: str, after: str) -> bool:
     return wide - sign >= bits - signed and sign >= signed
 
 
+def held(calc: Calculation, value: SumTerm, code: Poly) -> SumTerm:
+    """A number as a tensor of a dtype has it, one of integers without what is behind the point."""
+    known = value.constant
+    if known in (0, 1) or (known is not None and known.denominator == 1
+                           and not calc.path.decide(("==", code - dtype_code("bool")))):  # fmt: skip
+        return value
+    dtype = _chosen(calc, code)
+    return calc.algebra.apply(f"to {dtype}", value) if "int" in dtype or dtype == "bool" else value
+
+
 def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Tensor:
     """An element-wise operator of which only this is known: equal operands of equal dtypes give equal results."""
     numbers, arguments = [], []
@@ -176,7 +192,12 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
         partial = name.split(" ")[0] not in TOTAL
         return calc.algebra.apply(name, *values, *arguments, numbers=numbers, partial=partial)
 
-    return each(calc, function, *operands, of="" if name in KEEPING else name)
+    result = each(calc, function, *operands, of="" if name in KEEPING else name)
+    return replace(result, dtype=dtype_code("bool")) if name in LOGICAL else result
+
+
+def _where(calc: Calculation, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return replace(opaque(calc, "where", condition, x, y), dtype=calc.dtype(x, y))
 
 
 def filled(calc: Calculation, value: SumTerm, shape: Any, dtype: Any) -> Tensor:
@@ -192,12 +213,7 @@ def _like(value: int) -> ElementMeaning:
 def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
     if value.ndim:
         raise Unproved("a tensor that is filled with one element of another one")
-    found = filled(calc, value.at(()), shape, dtype)
-    code, known = calc.path.reduce(found.dtype).number, value.at(()).constant
-    name = "" if code is None else DTYPES[code]
-    if ("int" in name and (known is None or known.denominator != 1)) or (name == "bool" and known not in (0, 1)):
-        raise Unproved(f"a number that {name} may not have")
-    return found
+    return filled(calc, held(calc, value.at(()), dtype_code(dtype)), shape, dtype)
 
 
 MEANINGS: dict[str, ElementMeaning] = {
@@ -222,6 +238,7 @@ MEANINGS: dict[str, ElementMeaning] = {
     "hardswish": _unary(_hardswish),
     "clip": _clip,
     "cast": _cast,
+    "where": _where,
     "zeros": lambda calc, shape, dtype: filled(calc, ZERO, shape, dtype),
     "ones": lambda calc, shape, dtype: filled(calc, constant(1), shape, dtype),
     "full": _full,

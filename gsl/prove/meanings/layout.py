@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from gsl.prove.meanings.elementwise import ElementMeaning, picked
+from gsl.prove.meanings.elementwise import ElementMeaning, held, picked
 from gsl.prove.poly import EACH, MEMBER, PREFIX, Poly, Relation, Unproved, number, operation, product, replaced
 from gsl.prove.tensor import Calculation, Family, Index, Tensor, any_item, element_at, flat_place, real
 from gsl.prove.terms import SumTerm
@@ -106,7 +106,8 @@ def joined(calc: Calculation, parts: Sequence[Tensor], axis: int) -> Tensor:
                 inside.append((">=", before + part.shape[axis] - 1 - place))
             if all(calc.path.quick(guard) is not False for guard in inside):
                 own = (*index[:axis], place - before, *index[axis + 1 :])
-                found.append(calc.algebra.where(inside, part.at(own)))
+                with calc.algebra.under(inside):
+                    found.append(calc.algebra.where(inside, part.at(own)))
             before += part.shape[axis]
         return calc.algebra.add(*found)
 
@@ -145,7 +146,8 @@ def padded(calc: Calculation, x: Tensor, widths: Sequence[tuple[Poly, Poly]], va
         for p, size, (low, high) in zip(index, x.shape, widths):
             inside += [(">=", p - low)] if low.number != 0 else []
             inside += [(">=", low + size - 1 - p)] if high.number != 0 else []
-        own = x.at(tuple(p - low for p, (low, _) in zip(index, widths)))
+        with calc.algebra.under(inside):
+            own = x.at(tuple(p - low for p, (low, _) in zip(index, widths)))
         held = calc.algebra.where(inside, calc.algebra.add(own, calc.algebra.negative(value)))
         return calc.algebra.add(value, held)
 
@@ -156,7 +158,7 @@ def _pad(calc: Calculation, x: Tensor, pad_width: Any, pad_value: Any, pad_mode:
     if pad_mode != "constant":
         raise Unproved(f"a padding of mode {pad_mode}")
     widths = [(number(low), number(high)) for low, high in pad_width]
-    return padded(calc, x, widths, real(pad_value))
+    return padded(calc, x, widths, held(calc, real(pad_value), x.dtype))
 
 
 def _set_diagonal(calc: Calculation, x: Tensor, diagonal: Tensor, k: Any, align: str) -> Tensor:

@@ -135,7 +135,12 @@ def _is_of_bools(calc: Calculation, mask: Tensor) -> bool:
 
 
 def _lower_triangle(calc: Calculation, x: Tensor) -> Callable[[Index], SumTerm]:
-    return lambda index: calc.algebra.where([(">=", index[-2] - index[-1])], x.at(index))
+    def at(index: Index) -> SumTerm:
+        below = [(">=", index[-2] - index[-1])]
+        with calc.algebra.under(below):
+            return calc.algebra.where(below, x.at(index))
+
+    return at
 
 
 def _bias_add(calc: Calculation, x: Tensor, bias: Tensor, axis: int) -> Tensor:

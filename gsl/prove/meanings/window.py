@@ -75,7 +75,9 @@ def _conv(count: int) -> ElementMeaning:
             group = Poly() if g.number == 1 else calc.path.quotient(o, each_group)
             channel = group * inputs + Poly.of(c)
             algebra = calc.algebra
-            factors = algebra.times(x.at((n, channel, *spots)), w.at((o, Poly.of(c), *map(Poly.of, k))))
+            with algebra.under(guards):
+                own = x.at((n, channel, *spots))
+            factors = algebra.times(own, w.at((o, Poly.of(c), *map(Poly.of, k))))
             return algebra.total((c, *k), algebra.where(guards, factors))
 
         result = Tensor((x.shape[0], outputs, *places), dtype, at)
@@ -114,7 +116,9 @@ def _conv_transpose(count: int) -> ElementMeaning:
             group = calc.path.quotient(o, outputs)
             channel, algebra = group * each_group + Poly.of(c), calc.algebra
             kernel = w.at((channel, o - group * outputs, *map(Poly.of, k)))
-            factors = algebra.times(x.at((n, channel, *map(Poly.of, spots))), kernel)
+            with algebra.under(guards):
+                own = x.at((n, channel, *map(Poly.of, spots)))
+            factors = algebra.times(own, kernel)
             return algebra.total((c, *rest), algebra.where(guards, factors))
 
         result = Tensor((x.shape[0], calc.path.reduce(outputs * g), *places), dtype, at)
@@ -143,7 +147,8 @@ def _pool(count: int, kind: str) -> ElementMeaning:
             n, c, *at_ = index
             k = calc.index(window)
             spots, guards = _seen(at_, k, x.shape[2:], strides, padding, dilation)
-            value = x.at((n, c, *spots))
+            with algebra.under(guards):
+                value = x.at((n, c, *spots))
             if kind == "max":
                 return algebra.fold("max", k, guards, value)
             total = algebra.total(k, algebra.where(guards, value))
