@@ -235,12 +235,11 @@ def measure(name: str, rules: RuleSet, seconds: float) -> Outcome:
         greedy = None
     best = Backtrack().run(space, Clock(seconds), lambda what: None).best
     rate, built = 0.0, 0
-    with paused_collector():
-        for steps in (FIRST, FIRST, None):  # functions for the rules are written in the first one
-            walk, start = Walk(space), time.process_time()
-            walk.run(Clock(seconds), lambda what: None, steps)
-            rate = walk.priced / (time.process_time() - start) if steps else rate
-            built = walk.built
+    for steps in (FIRST, FIRST, None):  # functions for the rules are written in the first one
+        walk, start = Walk(space), time.process_time()
+        paused_collector(walk.run)(Clock(seconds), lambda what: None, steps)
+        rate = walk.priced / (time.process_time() - start) if steps else rate
+        built = walk.built
     agrees = workload.compare(best.workload).passed
     return Outcome(name, len(workload.graph), before, greedy, best.costs.total, agrees, built, rate)
 

@@ -35,34 +35,34 @@ class Pass(ir.passes.InPlacePass):
         self.fold_params = fold_params
         self.traces: list[Trace] = []
 
+    @paused_collector  # once, and not for each of its steps
     def call(self, model: ir.Model) -> ir.passes.PassResult:
         """The model, and whether a rule fired."""
-        with paused_collector():  # once, and not for each of its steps
-            program = from_onnx(model, check=False).with_operators({spec.name: spec for spec in self.rules.operators})
-            idle = untouched(self.rules, program, self.rules.tidy, self.iterative, self.fold_params)
-            if idle is not None:
-                checked(model)
-                self.traces.append(idle)
-                return ir.passes.PassResult(model, modified=False)
-            new, trace = apply(
-                list(self.rules), program.load(check=True), strategy=self.rules.strategy, tidy=self.rules.tidy,
-                iterative=self.iterative, max_steps=self.rules.max_steps,
-                evaluate=program.evaluate if self.fold_params else None, own=True,
-            )  # fmt: skip
-            self.traces.append(trace)
-            is_other = (trace.firings or trace.shared or trace.unused) and program.changed_by(new)
-            if not is_other:
-                trace.refuse(program.kept)
-            new.release()
-            del new  # what is gone when the collector works again is not looked at by it
+        program = from_onnx(model, check=False).with_operators({spec.name: spec for spec in self.rules.operators})
+        idle = untouched(self.rules, program, self.rules.tidy, self.iterative, self.fold_params)
+        if idle is not None:
+            checked(model)
+            self.traces.append(idle)
+            return ir.passes.PassResult(model, modified=False)
+        new, trace = apply(
+            list(self.rules), program.load(check=True), strategy=self.rules.strategy, tidy=self.rules.tidy,
+            iterative=self.iterative, max_steps=self.rules.max_steps,
+            evaluate=program.evaluate if self.fold_params else None, own=True,
+        )  # fmt: skip
+        is_other = (trace.firings or trace.shared or trace.unused) and program.changed_by(new)
+        if not is_other:
+            trace.refuse(program.kept)
+        self.traces.append(trace)
+        new.release()
+        del new  # what is gone when the collector works again is not looked at by it
 
-            def inside(name: str, inner: OnnxProgram) -> OnnxProgram:
-                found = self.rules(Workload(inner), iterative=self.iterative, fold_params=self.fold_params)
-                if found.trace.count():
-                    trace.inside[name] = found.trace
-                return from_onnx(found.program)
+        def inside(name: str, inner: OnnxProgram) -> OnnxProgram:
+            found = self.rules(Workload(inner), iterative=self.iterative, fold_params=self.fold_params)
+            if found.trace.count():
+                trace.inside[name] = found.trace
+            return from_onnx(found.program)
 
-            program.inside(inside, in_place=True)
+        program.inside(inside, in_place=True)
         return ir.passes.PassResult(model, modified=bool(is_other or trace.inside))
 
 

@@ -1,25 +1,69 @@
-"""The garbage collector, paused while graphs are built and rewritten."""
+"""The garbage collector and interrupts, paused while graphs are built and written."""
 
 from __future__ import annotations
 
+import functools
 import gc
-from contextlib import ContextDecorator
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# Both are decorators, and no contexts: an interrupt may come within ``__enter__`` or ``__exit__``, and then what was
+# paused would stay so.
 
 
-class paused_collector(ContextDecorator):
-    """Collect no cyclic garbage meanwhile.
+def paused_collector(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, while which no cyclic garbage is collected.
 
     A pass makes many objects and hardly any garbage, but by their number the collector would walk all objects of the
     process again and again. Nested uses, and those of several threads, end with a collector that works again.
     """
 
-    def _recreate_cm(self) -> paused_collector:
-        return paused_collector()  # each call of a decorated function has a state of its own
+    @functools.wraps(function)
+    def paused(*args: P.args, **kwargs: P.kwargs) -> T:
+        is_enabled = gc.isenabled()
+        try:
+            gc.disable()
+            return function(*args, **kwargs)
+        finally:
+            if is_enabled:
+                gc.enable()
 
-    def __enter__(self) -> None:
-        self._enabled = gc.isenabled()
-        gc.disable()
+    return paused
 
-    def __exit__(self, *_: object) -> None:
-        if self._enabled:
-            gc.enable()
+
+def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, by whose end an interrupt (Ctrl-C) waits: for what must not be left half-way. A second interrupt
+    does not wait.
+
+    Interrupts reach the main thread only.
+    """
+
+    @functools.wraps(function)
+    def whole(*args: P.args, **kwargs: P.kwargs) -> T:
+        handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(handler):
+            return function(*args, **kwargs)
+        waiting: list[tuple[Any, ...]] = []
+
+        def wait(*call: Any) -> None:
+            if waiting:
+                handler(*call)
+            waiting.append(call)
+
+        try:
+            signal.signal(signal.SIGINT, wait)
+            return function(*args, **kwargs)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+            if waiting:
+                handler(*waiting[0])
+
+    return whole
+
+
+__all__ = ["paused_collector", "uninterrupted"]

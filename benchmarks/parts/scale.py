@@ -290,10 +290,9 @@ def _found(size: int, rules: RuleSet, workload: Callable[[], Workload], copy: Ca
     new = rules(workload(), iterative=True)
     seconds = time.process_time() - start
     peak = max(native, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)  # the kernel may count late
-    with paused_collector():
-        start = time.process_time()
-        copy()
-        copying = time.process_time() - start
+    start = time.process_time()
+    paused_collector(copy)()
+    copying = time.process_time() - start
     rounds = new.trace.firings[-1].round
     return Found(size, copying, seconds, native, peak, new.trace.count(), rounds)
 

@@ -83,9 +83,8 @@ class Backtrack:
 
     def _walked(self, space: Space, start: Found, clock: Clock, progress: Progress) -> Found:
         """The best program of a walk from one of the programs of a space, and the trials that led to it."""
-        with paused_collector():
-            walk = Walk(space.after(start.best), self.alpha)
-            walk.run(clock if walk.prices.exact else Clock(clock.left / 2), progress, self.steps)
+        walk = Walk(space.after(start.best), self.alpha)
+        paused_collector(walk.run)(clock if walk.prices.exact else Clock(clock.left / 2), progress, self.steps)
         best, trials = start.best, list[Trial]()
         for path in walk.best_paths:
             if trials and clock.left <= 0:

@@ -20,11 +20,12 @@ from gsl.cost.table import columns
 from gsl.draw import pre
 from gsl.errors import FrontEndError, PatternError, PatternTypeError, WorkloadError, checked, nearest
 from gsl.front.fx.callers import is_compiled
-from gsl.front.fx.compiled import CompiledProgram, decompose, decompositions_of
+from gsl.front.fx.compiled import CompiledProgram
+from gsl.front.fx.decompose import Decompositions, decompositions_of
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.values import fake_only
 from gsl.graph import Graph
-from gsl.pause import paused_collector
+from gsl.pause import paused_collector, uninterrupted
 from gsl.rewrite import RuleSet, Subst, Trace
 from gsl.rewrite.apply import apply
 from gsl.rewrite.fingerprint import fingerprint
@@ -96,12 +97,10 @@ class Pass(InductorPass):
                 "make one with torch.fx.GraphModule(root, graph)"
             )
         training = is_training(module) if is_inference is None else not is_inference
-        with paused_collector():  # once, and not for each of its steps
-            self._rewrite(module, training)
-        if module is graph and self.traces[-1].firings:
-            module.recompile()
+        self._rewrite(module, training, recompiles=module is graph)
 
-    def _rewrite(self, module: fx.GraphModule, training: bool) -> None:
+    @paused_collector  # once, and not for each of its steps
+    def _rewrite(self, module: fx.GraphModule, training: bool, recompiles: bool) -> None:
         """Rewrite the graph of a module."""
         compiled = is_compiled(module)
         program = CompiledProgram(module) if compiled else GraphModuleProgram(module)
@@ -109,12 +108,10 @@ class Pass(InductorPass):
             self.graphs.append(kept(program))
         fold = self.fold_params and not training and not compiled
         new, trace = applied(self.rules, program, iterative=self.iterative, training=training, fold_params=fold)
-        self.traces.append(trace)
         if trace.firings:
-            program.update(new)
             table = decompositions_of(module) if self.decompositions is None else self.decompositions
-            if table is not None:
-                decompose(module.graph, table)
+            _write(program, new, table, recompiles)
+        self.traces.append(trace)
         new.release()
 
     def explain(self, rule: Subst | RuleSet | None = None, *, nearest: int = 1) -> GraphExplanations:
@@ -130,6 +127,14 @@ class Pass(InductorPass):
         """A key for this pass in inductor's cache; ``None``, which turns the cache off, where there is no such key."""
         text = fingerprint(self.rules, self.decompositions)
         return None if text is None else f"{text}-{self.iterative:d}{self.fold_params:d}"
+
+
+@uninterrupted
+def _write(program: GraphModuleProgram, graph: Graph, table: Decompositions | None, recompiles: bool) -> None:
+    """Write a rewritten view into the module of its program, with its code where that is wanted."""
+    program.update(graph, table)
+    if recompiles:
+        program.native.recompile()
 
 
 def is_training(module: fx.GraphModule) -> bool:

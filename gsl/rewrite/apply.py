@@ -122,6 +122,7 @@ def _repetition(trace: Trace, steps: int | None) -> tuple[RoundWork, RoundsWithi
     return work, lambda name: _repetition(known[name], None) if name in known else None
 
 
+@paused_collector  # once, and not for each of the steps; by its end, what they made is gone
 def on_subject(
     subject: Subject, work: RoundWork, name: str | None, operators: Iterable[DeclaredSpec] = (),
     within: RoundsWithin = lambda name: None,
@@ -132,9 +133,7 @@ def on_subject(
         return work(subject, None, False)[0]  # type: ignore[return-value]
     workload: Any = subject
     _check_subject(workload)
-    with paused_collector():  # once, and not for each of the steps; by its end, what they made is gone
-        result: Subject = _rewritten(workload.with_operators(*operators), work, name, within)
-    return result
+    return _rewritten(workload.with_operators(*operators), work, name, within)  # type: ignore[no-any-return]
 
 
 def _rewritten(workload: Any, work: RoundWork, name: str | None, within: RoundsWithin) -> Any:
@@ -294,28 +293,28 @@ class RewriteRun:
                 node.name = name  # unique, so that a name in the trace tells one node
         return self.graph
 
+    @paused_collector
     def start(self) -> None:
         """Tidy up before the first pass, where that is wanted."""
         if self.trace.tidy:
-            with paused_collector():
-                if not self._owned:
-                    self.take()
-                self._tidy()
+            if not self._owned:
+                self.take()
+            self._tidy()
 
     def _tidy(self) -> None:
         """Share equal calls, and drop unused ones."""
         self.trace.shared += eliminate_common(self.graph, all=True)
         self.trace.unused += drop_unused(self.graph)
 
+    @paused_collector
     def round(
         self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: Near | None = None
     ) -> bool:
         """Make a pass of some of the rules, or of all, at some of the nodes, or at all, and tidy up after it; whether
         any fired."""
         before = len(self.trace.firings)
-        with paused_collector():
-            self.begin(strategy, limit, rules, near).run()
-            self.end()
+        self.begin(strategy, limit, rules, near).run()
+        self.end()
         fired = len(self.trace.firings) > before
         if not fired and near is not None:
             self.rounds -= 1

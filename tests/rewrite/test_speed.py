@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 
 from gsl import RuleSet, Subst, Workload, attr, op, pat
 from gsl.graph import Graph, Node, Op, TupleType, splice
-from gsl.pause import paused_collector
 from gsl.spec.spec import exact
 from tests.helpers.graphs import graph, infer_type
 from tests.rewrite.checks import faults, rewritten
@@ -183,27 +181,6 @@ def test_the_search_for_a_cycle_ends_with_the_shorter_side() -> None:
     down, up = splice._follow({long[-1]: None}, operands), splice._follow({short: None}, lambda node: node.users)
     assert not splice._is_first_done(down, up)
     assert len(looked) <= 2
-
-
-def test_the_collector_works_again_whatever_happens() -> None:
-    def fail() -> None:
-        with paused_collector():
-            with paused_collector():
-                pass
-            assert not gc.isenabled()
-            raise KeyError
-
-    assert gc.isenabled()
-    with pytest.raises(KeyError):
-        fail()
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        with paused_collector():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
 
 
 def test_an_expression_is_computed_for_each_match() -> None:

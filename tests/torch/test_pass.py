@@ -18,6 +18,7 @@ from torch import fx, nn
 from torch._inductor.cpp_builder import get_cpp_compiler
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch._inductor.utils import fresh_cache
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import gsl
 from gsl import RuleSet, Subst, Workload, is_op, op, pat
@@ -243,6 +244,38 @@ print(aot_function(lambda x: x.clone() + 1, fw_compiler=compiled)(torch.ones(2))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "tensor([2., 2.])\n", done.stderr
+
+
+def failing(*args: Any, **kwargs: Any) -> Any:
+    raise ValueError("not today")
+
+
+def snapshot(module: fx.GraphModule) -> Any:
+    """All of a module that a pass could change."""
+    nodes = [(node, node.name, node.target, node.args, node.kwargs, dict(node.meta)) for node in module.graph.nodes]
+    return nodes, list(module.state_dict()), module.code
+
+
+@pytest.mark.parametrize("hook", [False, True])
+def test_a_module_is_as_it_was_where_code_of_the_user_fails(hook: bool) -> None:
+    """A decomposition, or a function that observes what is replaced, fails while the graph is written."""
+    x = torch.randn(3, 3)
+    module = make_fx(lambda x: torch.tanh(torch.relu(x) * 2.0), tracing_mode="fake")(x)
+    rule = Subst(op.ReLU(X), op.SiLU(op.Negative(X)), name="silu")
+    before = snapshot(module)
+    decompositions = {} if hook else {torch.ops.aten.silu.default: failing}
+    if hook:
+        module._register_replace_node_hook(failing)
+    with pytest.raises(ValueError if hook else FrontEndError, match="not today"):
+        Pass(rule, decompositions=decompositions)(module)
+    assert snapshot(module) == before
+    module.graph.lint()
+    if hook:
+        module._unregister_replace_node_hook(failing)
+    pass_ = Pass(rule)
+    pass_(module)
+    assert [trace.count() for trace in pass_.traces] == [1]
+    equal(module(x), torch.tanh(F.silu(-x) * 2.0))
 
 
 def called(rule: Subst, table: Mapping[Any, Any] | None, asked: Mapping[Any, Any] | None = None) -> set[str]:

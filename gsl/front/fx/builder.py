@@ -134,6 +134,8 @@ class InPlace(GraphBuilder):
         if kind is not None:
             while self._undo:
                 self._undo.pop()()
+            for node in reversed([node for node in self.graph.nodes if node not in self.order]):
+                self.graph.erase_node(node)
         self._undo.clear()  # they refer to this object, which would wait for the garbage collector
         self._point.__exit__(kind, error, trace)
 
@@ -147,7 +149,6 @@ class InPlace(GraphBuilder):
         if new.name != name and name in self.names:
             self._names[new] = name
         self._touched[new] = None
-        self._undo.append(lambda: self.graph.erase_node(new))
         return new
 
     def keep(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
@@ -191,6 +192,10 @@ class InPlace(GraphBuilder):
         self._touched[node] = None
         self._next.prepend(node)
 
+    def written(self, kept: Mapping[fx.Node, fx.Node]) -> list[fx.Node]:
+        """The nodes that are new or kept, in order."""
+        return [node for node in self.graph.nodes if node in kept or node not in self.order]
+
     def finish(self, kept: Mapping[fx.Node, fx.Node]) -> list[fx.Node]:
         """Erase the nodes that were not kept; those, in their order. FrontEndError, before any is gone, if the graph
         would not be valid."""
@@ -207,13 +212,13 @@ class InPlace(GraphBuilder):
             for user in node.users:
                 if user not in gone and not node < user:
                     raise FrontEndError(f"{user.format_node()}: {node.name} is computed after it")
-        self._undo.clear()
         for hook in getattr(self.graph.owning_module, "_replace_hooks", None) or ():
             for user, before in self._rewired.items():
                 # Those who observe the module hear what a node uses instead of what it used.
                 for old, new in zip(nodes_in(before), nodes_in((user.args, user.kwargs))):
                     if old is not new:
                         hook(old=old, new=self._names.get(new, new.name), user=user)
+        self._undo.clear()
         for node in reversed(dead):
             self.graph.erase_node(node)
         for node, name in self._names.items():

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
-import torch.utils._pytree as pytree
 from torch import fx
 from torch._dynamo.source import ConstantSource
 from torch._ops import HigherOrderOperator, OpOverload
@@ -20,15 +19,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from gsl.errors import FrontEndError
-from gsl.front.fx.callers import is_compiled, is_for_autograd
+from gsl.front.fx.decompose import Decompositions
 from gsl.front.fx.handle import RULE, FxLeaf, FxLeaves, memory, native_of
 from gsl.front.fx.infer import infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.mutations import pass_results
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.front.fx.values import Values
-from gsl.front.fx.write import INHERITED
 from gsl.graph import INPUT, LEAVES, PARAM, Graph
+from gsl.pause import uninterrupted
 from gsl.rewrite.check import seen_through
 
 _STATIC: Final = "_dynamo_static_input_type"
@@ -95,9 +94,10 @@ class CompiledProgram(GraphModuleProgram):
         program = CompiledProgram(new.module, self._examples, new._values, weights=self.weights)
         return program.with_operators(self.operators)
 
-    def update(self, graph: Graph) -> None:
+    @uninterrupted
+    def update(self, graph: Graph, table: Decompositions | None = None) -> None:
         """Write a rewritten view of this program into its own module, in place."""
-        super().update(graph)
+        super().update(graph, table)
         keep_sources(self._module, self._module)
 
     def _check_updated(self) -> None:
@@ -294,89 +294,3 @@ def _without(module: fx.GraphModule, found: Sequence[fx.Node]) -> fx.GraphModule
     new.meta.update(module.meta)
     keep_sources(module, new)
     return new
-
-
-# ---------------------------------------------------------------- operators that inductor takes
-
-
-Decompositions = Mapping[Any, Callable[..., Any]]
-"""A table as torch has them: by its overload, the function of which a call is made."""
-
-
-def decompositions_of(module: fx.GraphModule) -> Decompositions | None:
-    """The table by which torch has decomposed the calls of a graph, as far as that can be told; ``None`` for a graph of
-    which nothing is decomposed.
-
-    Graphs of ``torch.compile`` are for inductor. In others for autograd, of which torch does not tell the table, only
-    calls that autograd never sees are decomposed: those that are composed of others.
-    """
-    if is_compiled(module):
-        from torch._inductor.decomposition import select_decomp_table
-
-        table: Decompositions = select_decomp_table()
-        return table
-    return {} if is_for_autograd(module) else None
-
-
-def decompose(graph: fx.Graph, table: Decompositions) -> None:
-    """Decompose the calls that rules made in a graph of overloads with fake values, and those that are composed of
-    others.
-
-    Graphs as dynamo makes them are left as they are; they are decomposed later.
-    """
-    if not any("val" in node.meta for node in graph.nodes):
-        return
-    for node in list(graph.nodes):
-        target = node.target
-        if RULE in node.meta and isinstance(target, OpOverload) and (target in table or target._can_decompose()):
-            _inline(graph, node, _traced(node, table))
-    graph.lint()
-
-
-def _traced(node: fx.Node, table: Any) -> fx.Graph:
-    """The call as a graph of its own, decomposed, whose placeholders are the inputs of the node in order."""
-    from torch._dispatch.python import enable_python_dispatcher
-    from torch.fx.experimental.proxy_tensor import make_fx
-
-    inputs = node.all_input_nodes
-    target: Any = node.target
-
-    def call(*values: Any) -> Any:
-        known = dict(zip(inputs, values))
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
-        return target(*args, **kwargs)
-
-    values = [item.meta["val"] for item in inputs]
-    # A call that creates a tensor has no operands.
-    fakes = pytree.tree_leaves([values, node.meta["val"]])
-    mode = next((value.fake_mode for value in fakes if isinstance(value, torch._subclasses.FakeTensor)), None)
-    if mode is None:
-        raise FrontEndError(f"{node.format_node()}: no fake value of an operand tells how to decompose the call")
-    with torch.no_grad(), mode, enable_python_dispatcher():  # as torch traces for autograd
-        graph: fx.Graph = make_fx(call, decomposition_table=table)(*values).graph
-    return graph
-
-
-def _inline(graph: fx.Graph, node: fx.Node, traced: fx.Graph) -> None:
-    """Put the nodes of the traced graph in the place of a node."""
-    copies: dict[fx.Node, Any] = dict(zip(traced.find_nodes(op="placeholder"), node.all_input_nodes))
-    inherited = {key: node.meta[key] for key in (*INHERITED, RULE) if key in node.meta}
-    result: Any = None
-    with graph.inserting_before(node):
-        for part in traced.nodes:
-            if part.op == "output":
-                result = fx.node.map_arg(part.args[0], copies.__getitem__)
-            elif part.op == "call_function":
-                copies[part] = graph.node_copy(part, copies.__getitem__)
-                copies[part].meta.update(inherited)
-            elif part.op != "placeholder":
-                raise FrontEndError(f"{node.format_node()}: decomposes to a {part.op}, which has no place in the graph")
-    if isinstance(result, fx.Node):
-        node.replace_all_uses_with(result)
-    else:
-        for user in list(node.users):
-            if user.target is not operator.getitem:
-                raise FrontEndError(f"{user.format_node()}: uses a tuple as a whole")
-            user.replace_all_uses_with(result[user.args[1]])
-            graph.erase_node(user)
-    graph.erase_node(node)

@@ -73,7 +73,7 @@ class FxLoader(Loader):
         self._leaf_views: dict[FxLeaf, Node] = {}
         self._is_exported = isinstance(leaves, ExportedLeaves)
 
-    @paused_collector()
+    @paused_collector
     def load(self) -> Graph:
         """The view."""
         natives = list(self.graph.nodes)

@@ -24,6 +24,7 @@ from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
 from gsl.front.fx.callers import is_compiled, is_for_autograd, viewed_results
 from gsl.front.fx.custom import declared_targets
+from gsl.front.fx.decompose import Decompositions, decompose
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
 from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, shares
@@ -38,7 +39,7 @@ from gsl.front.fx.values import UNKNOWN, Values, device_of, propagate
 from gsl.front.fx.write import in_aten, in_exports, in_functions
 from gsl.graph import Graph, Node, Type
 from gsl.graph.node import Writable
-from gsl.pause import paused_collector
+from gsl.pause import paused_collector, uninterrupted
 from gsl.spec import DeclaredSpec
 
 FxOwn = TypeVar("FxOwn", bound="FxProgram")
@@ -237,10 +238,11 @@ class GraphModuleProgram(FxProgram):
     def _writable(self) -> Writable:
         return in_aten if dialect_of(self._module.graph) == "aten" else in_functions
 
+    @paused_collector
     def store(self: ModuleOwn, graph: Graph) -> ModuleOwn:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
         native = self._module.graph
-        with _STORING, paused_collector():
+        with _STORING:
             parameters = ModuleParameterStore(self._module)
             builder = GraphBuilder(native)
             storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
@@ -256,20 +258,26 @@ class GraphModuleProgram(FxProgram):
         :func:`gsl.front.fx.regions.takes`."""
         return takes(self._module, self._values, new._module, new._values)
 
-    def update(self, graph: Graph) -> None:
+    @uninterrupted
+    @paused_collector
+    def update(self, graph: Graph, table: Decompositions | None = None) -> None:
         """Write a rewritten view of this program into its own module, in place; see :meth:`Program.update`.
 
-        The code of the module is not compiled anew: call ``module.recompile()`` before it runs. Values of attributes
-        that are not used any more are deleted, except from modules that others may hold too.
+        The calls that rules made are decomposed by the table, if one is given. The code of the module is not compiled
+        anew: call ``module.recompile()`` before it runs. Values of attributes that are not used any more are deleted,
+        except from modules that others may hold too.
         """
         native = self._module.graph
-        with _STORING, paused_collector():
+        with _STORING:
             with InPlace(native) as builder:
                 parameters = InPlaceParameterStore(self._module, builder.note)
                 storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
                 storer.store()
                 self._check_updated()
+                decomposed = [] if table is None else decompose(builder.written(storer.new), table, builder.note)
                 dead = builder.finish(storer.new)
+            for node in reversed(decomposed):
+                native.erase_node(node)
             parameters.forget(dead)
             self._values.forget(dead)
 
@@ -318,9 +326,10 @@ class ExportProgram(FxProgram, Unchangeable):
         return self._exported
 
     @property
+    @paused_collector
     def module(self) -> fx.GraphModule:
         """The program as a module with its weights."""
-        with _STORING, paused_collector():
+        with _STORING:
             if self._module is None:
                 self._module = unlifted(self._exported)
         return self._module
@@ -354,9 +363,10 @@ class ExportProgram(FxProgram, Unchangeable):
     def _writable(self) -> Writable:
         return in_exports
 
+    @paused_collector
     def store(self, graph: Graph) -> ExportProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        with _STORING, paused_collector():
+        with _STORING:
             parameters = ExportedParameterStore(self._exported)
             builder = GraphBuilder(self._exported.graph)
             storer = FxStorer(graph, self._exported.graph, self._values, self._devices, parameters, "aten", builder)

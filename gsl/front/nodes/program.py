@@ -102,7 +102,7 @@ def _copied(objects: Sequence[Any], outputs: Sequence[Any], access: Access) -> N
     return NodesProgram(outputs, access)
 
 
-@paused_collector()
+@paused_collector
 def _read(outputs: Sequence[Any], access: Access) -> Graph:
     """The view of the graph that ends in these objects, operands first. Each object is asked once."""
     nodes: dict[int, Node] = {}

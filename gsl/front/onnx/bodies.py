@@ -17,6 +17,7 @@ from gsl.front.onnx.load import OnnxLoader
 from gsl.front.onnx.types import annotate, const_tensor
 from gsl.graph import TensorType, Type
 from gsl.graph.types import unknown_size
+from gsl.pause import uninterrupted
 
 Change = Callable[[str, ir.Model, Set[str]], ir.Model]
 """What becomes of a graph, told its name, a model of it, and the names around it."""
@@ -39,12 +40,17 @@ def with_bodies(model: ir.Model, change: Change, *, in_place: bool = False) -> i
         if new is not alone:
             copy = model.clone() if copy is None else copy
             node = nodes[place] if in_place else list(copy.graph)[place]
-            instead = ir.AttrGraph(name, _inner(new, body, copy))
-            for old in node.attributes[name].as_graph().all_nodes():
-                opaque.detach(old)  # so that it uses no value from around it any more
-            node.attributes[name] = instead
-            _take_over(copy, new)
+            _put(copy, node, ir.AttrGraph(name, _inner(new, body, copy)), new)
     return model if copy is None else copy
+
+
+@uninterrupted
+def _put(model: ir.Model, node: ir.Node, attr: ir.Attr, part: ir.Model) -> None:
+    """Let a node have another graph, which is that of a part of its model."""
+    for old in node.attributes[attr.name].as_graph().all_nodes():
+        opaque.detach(old)  # so that it uses no value from around it any more
+    node.attributes.add(attr)
+    _take_over(model, part)
 
 
 def _take_over(model: ir.Model, part: ir.Model) -> None:
@@ -122,10 +128,16 @@ def with_functions(model: ir.Model, change: Change, *, in_place: bool = False) -
         _note_calls(new, calls, names)
         if new is not alone:
             copy = model.clone() if copy is model and not in_place else copy
-            copy.functions[key] = _function_of(new, function)
-            _take_over(copy, new)
-            _annotate_calls(copy, key, new)
+            _put_function(copy, key, _function_of(new, function), new)
     return copy
+
+
+@uninterrupted
+def _put_function(model: ir.Model, key: Any, function: ir.Function, part: ir.Model) -> None:
+    """Let a model have another function, whose body is that of a part of it."""
+    model.functions[key] = function
+    _take_over(model, part)
+    _annotate_calls(model, key, part)
 
 
 def _note_calls(model: ir.Model, calls: CallTypes, names: dict[Any, str]) -> None:

@@ -17,6 +17,7 @@ from gsl.front.onnx.copying import Copies, copied, props, quick
 from gsl.front.onnx.load import is_alias, is_constant
 from gsl.front.onnx.types import NameOf, annotate
 from gsl.graph import Type
+from gsl.pause import uninterrupted
 from gsl.spec.natives import OnnxOp
 
 _NAME: Final = attrgetter("name")
@@ -122,6 +123,7 @@ class OnnxChanges:
         new.outputs = (old,)
         self.rewritten[root] = new
 
+    @uninterrupted
     def applied(self, results: Sequence[ir.Value]) -> ir.Model | None:
         """The old model with the changes, or a copy that has them; ``None`` if there are none.
 

@@ -70,22 +70,22 @@ class RelaxProgram(TvmProgram):
         values = None if self._values is None else {name: to_numpy(value) for name, value in self._values.items()}
         return self._name, values
 
+    @paused_collector
     def load(self) -> Graph:
         """A fresh view of the function."""
-        with paused_collector():
-            function = RelaxFunction(self._native)
-            scope = FunctionScope(function, self._dims)
-            infer = Infer(self._caller, self._dims)
-            shown = partial(canonical, scope=scope)
-            loader = RelaxLoader(function, scope, self._values or {}, infer, shown, self._module)
-            graph, infer.loaded = read_groups(loader.load(), self.operators), loader.loaded
-            graph.writable, graph.shares_bodies = infer.writable, True
-            graph.admits = None if scope.is_exact else infer.admits
-            if self._is_called(function):
-                # A caller may write to what it gets, or to what it has given.
-                graph.shares = lambda node, operand: True
-            self._leaves = loader.loaded.leaves
-            return graph
+        function = RelaxFunction(self._native)
+        scope = FunctionScope(function, self._dims)
+        infer = Infer(self._caller, self._dims)
+        shown = partial(canonical, scope=scope)
+        loader = RelaxLoader(function, scope, self._values or {}, infer, shown, self._module)
+        graph, infer.loaded = read_groups(loader.load(), self.operators), loader.loaded
+        graph.writable, graph.shares_bodies = infer.writable, True
+        graph.admits = None if scope.is_exact else infer.admits
+        if self._is_called(function):
+            # A caller may write to what it gets, or to what it has given.
+            graph.shares = lambda node, operand: True
+        self._leaves = loader.loaded.leaves
+        return graph
 
     def why_unread(self) -> Callable[[Node], str | None]:
         """A function that tells why an opaque node of a view has no canonical reading."""
@@ -101,12 +101,9 @@ class RelaxProgram(TvmProgram):
             )
         return loaded
 
+    @paused_collector
     def store(self, graph: Graph) -> RelaxProgram:
         """The program of a rewritten view of this one. FrontEndError if it can't be expressed."""
-        with paused_collector():
-            return self._store(graph)
-
-    def _store(self, graph: Graph) -> RelaxProgram:
         loaded = self._loaded(graph)
         is_called = self._is_called(loaded.function)
         parameters = RelaxParameterStore(loaded, self._values or {}, self._values is not None and not is_called)

@@ -1,0 +1,117 @@
+"""The collector and interrupts, paused: they work again whatever happens, and whenever an interrupt comes."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from gsl import pause
+from gsl.pause import paused_collector, uninterrupted
+
+
+@pytest.fixture(autouse=True)
+def _handler() -> Iterator[None]:
+    """Interrupts raise KeyboardInterrupt, also where the tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def interrupted(function: Callable[[], object], place: int) -> bool:
+    """Run a function that is interrupted at a place in ``gsl.pause``; false if it has fewer of them."""
+    passed = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal passed
+        if frame.f_code.co_filename != pause.__file__:
+            return None
+        if event in ("call", "line", "return"):
+            passed += 1
+            if passed == place:
+                signal.raise_signal(signal.SIGINT)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.settrace(before)
+    return passed >= place
+
+
+def test_the_collector_works_again_whatever_happens() -> None:
+    @paused_collector
+    def nothing() -> None:
+        assert not gc.isenabled()
+
+    @paused_collector
+    def fail() -> None:
+        nothing()
+        assert not gc.isenabled()
+        raise KeyError
+
+    assert gc.isenabled()
+    with pytest.raises(KeyError):
+        fail()
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        nothing()
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_an_interrupt_may_come_anywhere() -> None:
+    @uninterrupted
+    @paused_collector
+    def nothing() -> None:
+        pass
+
+    place = 1
+    while interrupted(nothing, place):
+        assert gc.isenabled()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        place += 1
+    assert place > 10
+
+
+def test_an_interrupt_waits_for_the_end_and_a_second_one_does_not() -> None:
+    done: list[int] = []
+
+    @uninterrupted
+    def work(interrupts: int) -> None:
+        uninterrupted(signal.raise_signal)(signal.SIGINT)
+        done.append(1)
+        if interrupts == 2:
+            signal.raise_signal(signal.SIGINT)
+        done.append(2)
+
+    with pytest.raises(KeyboardInterrupt):
+        work(1)
+    assert done == [1, 2]
+    with pytest.raises(KeyboardInterrupt):
+        work(2)
+    assert done == [1, 2, 1]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_and_other_handlers_are_left_alone() -> None:
+    handlers: list[Any] = []
+    ask = uninterrupted(lambda: handlers.append(signal.getsignal(signal.SIGINT)))
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ask()
+    assert handlers == [signal.default_int_handler, signal.SIG_IGN]
