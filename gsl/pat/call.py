@@ -17,7 +17,7 @@ from gsl.pat.leaf import Const, Exactly, Variable, Wildcard
 from gsl.pat.opclass import OpClass, resolve
 from gsl.pat.typed import TENSOR, KeywordText, TypeGuard
 from gsl.spec import TABLE, DeclaredSpec, OpSpec
-from gsl.spec.natives import arguments
+from gsl.spec.natives import argument_at, arguments
 
 CalledOperator = OpSpec | OpClass | Op
 
@@ -297,6 +297,14 @@ def _check_operands(op: CalledOperator, operands: Sequence[Any]) -> None:
             f"{op.name} takes {op.arity} operand{'s' * (op.arity != '1')} ({', '.join(op.operands)}), "
             f"got {len(operands)}; attributes are given by keyword"
         )
+    if _is_native(op):
+        for place, value in enumerate(operands):
+            if value is None or isinstance(value, str):
+                name = None if isinstance(op, OpClass) else argument_at(op, place)
+                raise PatternTypeError.here(
+                    f"{_label(op)}: {value!r} is no operand: operands are tensors and numbers, other arguments are "
+                    f"given by keyword, as {name or 'name'}={value!r}"
+                )
 
 
 def _native_ast(value: Any) -> Ast:

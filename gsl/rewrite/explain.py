@@ -12,10 +12,12 @@ from gsl.draw import FAILED, PALETTE, Drawing, Figure, Mark, Paint, Panel, Style
 from gsl.draw.rule import drawn_names, source_panel
 from gsl.graph import LEAVES, Graph, Node, op_name
 from gsl.match import Match, MatchSearch, Miss
-from gsl.pat import Alt, Call, Pattern, Repeat, Seq
+from gsl.pat import Alt, Call, Const, OpClass, Pattern, Repeat, Seq
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.passes import MAX_REFUSALS, RulePass
 from gsl.rewrite.trace import Refused, Trace, rest
+from gsl.spec import OpSpec
+from gsl.spec.natives import argument_at
 
 if TYPE_CHECKING:
     from gsl.match import Start
@@ -197,7 +199,7 @@ def explain(
     told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
-        "" if found.matches else hint or _between(told), rule, attempt,
+        "" if found.matches else hint or _by_keyword(told) or _between(told), rule, attempt,
     )  # fmt: skip
 
 
@@ -264,6 +266,18 @@ def _written(absent: Sequence[str], graph: Graph) -> str:
                 f"%{node.name} is a call of {schema.name} that writes to its operands: torch makes a function of it "
                 "for joint_custom_pre_pass and later passes, and in run_decompositions() of an exported program"
             )
+    return ""
+
+
+def _by_keyword(misses: Iterable[Miss]) -> str:
+    """The hint that a number of a native call, given by its place, is an argument and no operand."""
+    for miss in misses:
+        call = miss.pattern
+        if miss.what == "operands" and isinstance(call, Call) and not isinstance(call.op, (OpSpec, OpClass)):
+            for place, part in enumerate(call.operands or ()):
+                if isinstance(part, Const) and (name := argument_at(call.op, place)):
+                    written = f"{name}={'…' if part.literal is None else repr(part.literal)}"
+                    return f"arguments of {call.label} that are no tensors are given by keyword, as {written}"
     return ""
 
 

@@ -12,8 +12,9 @@ from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType
 from gsl.graph.node import short_name
 from gsl.graph.splice import is_new, new_node
 from gsl.graph.subgraph import Subgraph
+from gsl.pat.code import INFIX
 from gsl.rewrite.check import Refusal
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import TABLE, OpSpec, Trait
 from gsl.spec.spec import exact
 
 NUMBERS: Final = (CONST, TUPLE)
@@ -228,10 +229,20 @@ def _check_dropped(name: Op, full: Mapping[str, Any], dropped: Mapping[str, list
                 )
 
 
+def _is_arithmetic(op: OpSpec) -> bool:
+    """True if expressions of numbers compute the same with an operator of Python."""
+    return op.name in INFIX and Trait.BROADCASTING in op.traits
+
+
 def _check_numbers(op: OpSpec | Op, operands: Sequence[Node]) -> None:
     """Refuse a call that takes tensors, but gets nothing but numbers, or a number among those of a tuple."""
     if isinstance(op, OpSpec) and op.name != "full" and operands and all(map(is_number, operands)):
-        raise Refusal(f"the new {op.name} takes a tensor, but got only numbers: write pat.Const(…, dtype=…)")
+        values = [repr(operand.attrs["value"]) for operand in operands]
+        number = f"a number is pat.Const(a.value {INFIX[op.name]} b.value), " if _is_arithmetic(op) else ""
+        raise Refusal(
+            f"the new {op.name} takes a tensor, but got only numbers ({', '.join(values)}): {number}"
+            f"a tensor is pat.Const({values[0]}, dtype=…)"
+        )
     for operand in operands:
         if operand.op == TUPLE:
             number = next((item for item in operand.operands if is_number(item)), None)

@@ -122,10 +122,23 @@ def arguments(target: Any) -> frozenset[str] | None:
     """The names of all arguments of an operator of torch, in any of its overloads; ``None`` for any other target."""
     if "torch" not in sys.modules:
         return None
+    found = _called(target)
+    return frozenset(parameter.name for each in found for parameter in schema_of(each)) if found else None
+
+
+def argument_at(target: Any, place: int) -> str | None:
+    """The name of the argument at a place of an operator of torch; ``None`` where overloads differ, and for any other
+    target."""
+    lists = [schema_of(each) for each in _called(target)] if "torch" in sys.modules else []
+    names = {each[place].name for each in lists if place < len(each)}
+    return names.pop() if len(names) == 1 else None
+
+
+def _called(target: Any) -> tuple[Any, ...]:
+    """The overloads of torch that a target may call; none if it is no operator of torch."""
     import torch
 
-    found = (target,) if isinstance(target, torch._ops.OpOverload) else overloads(target)
-    return frozenset(parameter.name for each in found for parameter in schema_of(each)) if found else None
+    return (target,) if isinstance(target, torch._ops.OpOverload) else overloads(target)
 
 
 @functools.lru_cache(maxsize=1024)

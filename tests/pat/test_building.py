@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.attr.ast import Literal
@@ -25,6 +26,7 @@ CONV = op.Conv2D(X, W)
 SPLIT = op.Split(X, indices_or_sections=2)
 ALT = pat.Alt(X, CONV)
 TEMPLATE = op.ReLU(W)
+SCATTER = torch.ops._c10d_functional.reduce_scatter_tensor.default
 GROUP = pat.Variadic(TEMPLATE, templates=[TEMPLATE])
 Nested = op.Add(TEMPLATE, X)
 
@@ -122,6 +124,9 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("module of a pattern", lambda: pat.Module(CONV, W), TypeError, ["pat.Module takes a function", "got nn.conv2d("]),
     ("call of an operator that is left out", lambda: op.ReLU(op.Tanh), TypeError, ["a call of it is op.Tanh(…)"]),
     ("name as operand", lambda: op.ReLU(X) | "tanh", TypeError, ["a call of an operator by its name is is_op('tanh')"]),
+    ("text as a native operand", lambda: pat.Call(SCATTER, X, "sum", 2), TypeError, ["'sum' is no", "reduce_op='sum'"]),
+    ("none as a native operand", lambda: pat.Call(torch.clamp, X, None), TypeError, ["None is no", "min=None"]),
+    ("text for a function", lambda: pat.Call(math.gcd, X, "a"), TypeError, ["given by keyword, as name='a'"]),
     ("argument of a leaf", lambda: pat.Wildcard(shpe=(1,)), TypeError, ["pat.Wildcard", "'shpe'", "'shape'"]),  # type: ignore[call-arg]
     ("values that are none", lambda: pat.Param(values=(2, 1)), ValueError, ["values= takes", "got (2, 1)"]),
     ("values without an end", lambda: pat.Param(values=(None, None)), ValueError, ["an end that may be None"]),

@@ -222,7 +222,8 @@ def each(field: Any, **options: Any) -> Subst:
                      "(3, 5)",
                      id="ill-formed"),
         pytest.param(Subst(leaky, op.Add(2.0, 3.0)), scaled,
-                     "the new add takes a tensor, but got only numbers: write pat.Const(…, dtype=…)",
+                     "the new add takes a tensor, but got only numbers (2.0, 3.0): a number is "
+                     "pat.Const(a.value + b.value), a tensor is pat.Const(2.0, dtype=…)",
                      id="numbers alone"),
         pytest.param(Subst(leaky, op.Split(x, indices_or_sections=2, axis=0)[2]), scaled,
                      "<split: split> has no field 2: it has 2",

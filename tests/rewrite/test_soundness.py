@@ -506,7 +506,8 @@ def test_a_number_is_no_tensor_without_dimensions() -> None:
     view = graph(lambda b: [b.call("negative", b.const(literal)) for literal in literals])
     _, trace = rewritten(Subst(op.Negative(c), op.Exp(c), name="r"), view, numbers=False)
     assert [str(firing) for firing in trace.firings] == ["r: %negative -> %exp"]
-    assert reasons(trace) == ["the new exp takes a tensor, but got only numbers: write pat.Const(…, dtype=…)"]
+    message = "the new exp takes a tensor, but got only numbers (2.0): a tensor is pat.Const(2.0, dtype=…)"
+    assert reasons(trace) == [message]
 
 
 def test_a_number_becomes_another_number() -> None:
