@@ -238,9 +238,9 @@ def _check_numbers(op: OpSpec | Op, operands: Sequence[Node]) -> None:
     """Refuse a call that takes tensors, but gets nothing but numbers, or a number among those of a tuple."""
     if isinstance(op, OpSpec) and op.name != "full" and operands and all(map(is_number, operands)):
         values = [repr(operand.attrs["value"]) for operand in operands]
-        number = f"a number is pat.Const(a.value {INFIX[op.name]} b.value), " if _is_arithmetic(op) else ""
+        computed = f"a number is pat.Const(a.value {INFIX[op.name]} b.value), " if _is_arithmetic(op) else ""
         raise Refusal(
-            f"the new {op.name} takes a tensor, but got only numbers ({', '.join(values)}): {number}"
+            f"the new {op.name} takes a tensor, but got only numbers ({', '.join(values)}): {computed}"
             f"a tensor is pat.Const({values[0]}, dtype=…)"
         )
     for operand in operands:
