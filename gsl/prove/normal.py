@@ -33,11 +33,13 @@ MOST_TERMS = 400
 
 @dataclass(frozen=True)
 class Partial:
-    """A function that is not defined everywhere, with what it was applied to, and the conditions under which it was."""
+    """A function that is not defined everywhere, with what it was applied to, and the conditions under which it was:
+    those on indices, and the values by which an operator chose what it takes."""
 
     name: str
     arguments: tuple[SumTerm, ...]
     guards: frozenset[Relation] = frozenset()
+    choices: tuple[SumTerm, ...] = ()
 
 
 @dataclass
@@ -48,6 +50,8 @@ class TermAlgebra:
     partial: list[Partial] = field(default_factory=list)
     guards: tuple[Relation, ...] = ()
     """The conditions under which elements are read: elsewhere they have no part in a result."""
+    choices: tuple[SumTerm, ...] = ()
+    """The values that let an operator take the elements that are read."""
 
     # Sums and products
 
@@ -140,13 +144,14 @@ class TermAlgebra:
         return self.times(SumTerm((Term(Fraction(1), guards=frozenset(guards)),)), value)
 
     @contextmanager
-    def under(self, guards: Iterable[Relation]) -> Iterator[None]:
+    def under(self, guards: Iterable[Relation] = (), choices: Iterable[SumTerm] = ()) -> Iterator[None]:
         """Let what is computed be read under conditions only."""
-        outer, self.guards = self.guards, (*self.guards, *guards)
+        outer = self.guards, self.choices
+        self.guards, self.choices = (*self.guards, *guards), (*self.choices, *choices)
         try:
             yield
         finally:
-            self.guards = outer
+            self.guards, self.choices = outer
 
     def total(self, bound: Sequence[IntAtom], value: SumTerm) -> SumTerm:
         """The sum of what indices run over."""
@@ -298,7 +303,8 @@ class TermAlgebra:
         if guard is None:
             if partial:
                 known = ((kind, self.path.reduce(p)) for kind, p in self.guards)
-                self.partial.append(Partial(name, arguments, frozenset(g for g in known if not self.path.quick(g))))
+                guards = frozenset(guard for guard in known if not self.path.quick(guard))
+                self.partial.append(Partial(name, arguments, guards, self.choices))
             return self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
         parts = []
         for case, chosen in self.cases(guard, arguments):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
@@ -188,7 +188,6 @@ def _proved(source: SourceSide) -> tuple[str, ...]:
     steps = [f"let {what}" for what in source.path.said]
     for number, (old, new) in enumerate(zip(before, after, strict=True)):
         steps += _equal_outputs(target, number, old, new)
-    _defined(source.calc.algebra, target.calc.algebra)
     return tuple(steps)
 
 
@@ -205,20 +204,22 @@ def _equal_outputs(target: TargetSide, number: int, old: Matched, new: Matched) 
 
 
 def _equal_tensors(target: TargetSide, what: str, old: Tensor, new: Tensor) -> list[str]:
-    calculations = [target.source.calc, target.calc]
     path, algebra = target.calc.path, target.calc.algebra
     if old.ndim != new.ndim:
         raise Impossible(f"{what} has {old.ndim} axes before and {new.ndim} after")
     for left, right in zip(old.shape, new.shape):
         path.assume(("==", left - right))
     first: tuple[SumTerm, SumTerm] | None = None
-    before = [len(side.algebra.partial) for side in calculations]
+    taken = tuple(algebra.partial)
     for place in _places(path, old):
-        for side, count in zip(calculations, before):
-            del side.algebra.partial[count:]
-        one, other = target.source.calc.algebra.renewed(old.at(place)), algebra.renewed(new.at(place))
+        algebra.partial[:] = taken
+        one = algebra.renewed(old.at(place))
+        known = tuple(algebra.partial)
+        other = algebra.renewed(new.at(place))
         first = first or (one, other)
         if equal(algebra, one, other):
+            _defined(algebra, known, algebra.partial[len(known) :])
+            algebra.partial[:] = taken
             names = ", ".join(f"{atom} < {path.size(atom)}" for p in place for atom in sorted(p.atoms) if atom.size)
             return [f"{what} at [{', '.join(map(str, place))}] with {names}: {_short(one)}", f"  = {_short(other)}"]
     assert first is not None
@@ -244,13 +245,13 @@ def _short(value: SumTerm) -> str:
     return text if len(text) < 300 else text[:297] + "…"
 
 
-def _defined(source: TermAlgebra, target: TermAlgebra) -> None:
-    """Show that all that the target divides by (or takes the logarithm of, …) the source does, too."""
-    if any(taken == Partial("inverse", (ZERO,)) for taken in source.partial):
+def _defined(algebra: TermAlgebra, source: Sequence[Partial], target: Sequence[Partial]) -> None:
+    """Show that all that an output of the target divides by (or takes the logarithm of, …) that of the source does."""
+    if any(taken == Partial("inverse", (ZERO,)) for taken in source):
         raise Impossible("the source divides by 0, so that it has no value")
-    known = list(dict.fromkeys(part for taken in source.partial for part in (taken, *_factors(taken))))
-    for wanted in dict.fromkeys(part for taken in target.partial for part in _factors(taken)):
-        if _always(target, wanted) or any(_covers(target, taken, wanted) for taken in known):
+    known = list(dict.fromkeys(part for taken in source for part in (taken, *_factors(taken))))
+    for wanted in dict.fromkeys(part for taken in target for part in _factors(taken)):
+        if _always(algebra, wanted) or any(_covers(algebra, taken, wanted) for taken in known):
             continue
         shown = ", ".join(map(_short, wanted.arguments))
         raise Unproved(f"the target takes {wanted.name} of {shown}, of which the source takes none")
@@ -260,6 +261,8 @@ def _covers(algebra: TermAlgebra, taken: Partial, wanted: Partial) -> bool:
     """True if a function that the source takes is one that is wanted, at the same places or at more of them."""
     if not taken.guards:
         wanted = replace(wanted, guards=frozenset())
+    if not taken.choices:
+        wanted = replace(wanted, choices=())
     same = taken.name == wanted.name
     return taken == wanted or (same and alike(algebra, _any_index(wanted), _any_index(taken)))
 
@@ -289,9 +292,10 @@ _OF_POSITIVE = ("sqrt", "log", "log2", "log10", "log1p")
 
 def _any_index(taken: Partial) -> Term:
     """A term that stands for a function of sums at any values of its indices, where the conditions on these hold."""
-    own = {atom for value in taken.arguments for term in value.terms for atom in term.bound}
-    read = {atom for value in taken.arguments for atom in atoms_of(value)} | {
+    values = (*taken.arguments, *taken.choices)
+    own = {atom for value in values for term in value.terms for atom in term.bound}
+    read = {atom for value in values for atom in atoms_of(value)} | {
         atom for _, p in taken.guards for atom in p.inner
     }
     indices = sorted(atom for atom in read if atom.size is not None and atom not in own)
-    return Term(Fraction(1), ((FunctionTerm(taken.name, taken.arguments), 1),), tuple(indices), taken.guards)
+    return Term(Fraction(1), ((FunctionTerm(taken.name, values), 1),), tuple(indices), taken.guards)

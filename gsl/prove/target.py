@@ -14,7 +14,6 @@ from gsl.prove.attributes import completed
 from gsl.prove.matched import Matched, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.meanings.elementwise import held
-from gsl.prove.normal import TermAlgebra
 from gsl.prove.poly import Impossible, Poly, Unproved, Whole, dtype_code, number
 from gsl.prove.source import SourceSide
 from gsl.prove.tensor import Calculation, Family, Real, Tensor, real
@@ -28,7 +27,7 @@ class TargetSide:
 
     def __init__(self, source: SourceSide) -> None:
         self.source = source
-        self.calc = Calculation(source.path, TermAlgebra(source.path), given=False)
+        self.calc = Calculation(source.path, source.calc.algebra, given=False)
         self.made: dict[Any, Matched] = {}
 
     def build(self) -> list[Matched]:

@@ -181,6 +181,18 @@ def quotient_of_a_part(target: Callable[[pat.Pattern, pat.Wildcard], pat.Pattern
     return Subst(pad, target(pad.like(first.like(x)), y), name="a quotient of a part")
 
 
+def taken_elsewhere(source: Callable[[pat.Pattern, pat.Wildcard], Any]) -> Subst:
+    """A target that takes a logarithm where its source has a value without it."""
+    x, y = pat.Wildcard(shape=(4,), dtype="float32"), pat.Wildcard(shape=(4,), dtype="float32")
+    log = op.Log(x)
+    first, *others = outputs if isinstance(outputs := source(log, y), list) else [outputs]
+    return Subst([first, *others], [first + log * 0.0, *others], name="a logarithm elsewhere")
+
+
+def chosen_positive(log: pat.Pattern, y: pat.Wildcard) -> pat.Pattern:
+    return op.Where(op.Greater(log.operands[0], 0.0), log, y)
+
+
 def one_case_right(other: pat.Pattern, **options: Any) -> Subst:
     """A rule that is right for one of the alternatives, and wrong for the other one."""
     either = pat.Alt(op.ReLU(pat.Wildcard()), other)
@@ -229,6 +241,10 @@ def by_another_kind_of_number() -> Subst:
     cast_of_result(op.Exp, "int16", "float32"), cast_of_result(lambda x: x / x, "int16", "float32"),
     cast_of_result(lambda x: op.Sum(x, axis=(0,)), "uint8", "int64"),
     half_of(lambda x: op.Full(0.5, shape=x.shape, dtype=x.dtype)), half_of(lambda x: pat.Const(0.5, dtype=x.dtype)),
+    taken_elsewhere(chosen_positive), taken_elsewhere(lambda log, y: op.Power(log, 0) * y),
+    taken_elsewhere(lambda log, y: op.Where(op.Less(log, y), log.operands[0], y)),
+    taken_elsewhere(lambda log, y: [op.Exp(log.operands[0]) + y, op.Sum(log, axis=(0,))]),
+    taken_elsewhere(lambda log, y: op.OnesLike(log) + y),
     padded_with_half(), cast_to_that_of_a_comparison(), quotient_of_a_part(lambda part, y: part / y),
     Subst(1.0 / ((n := pat.Wildcard()) * 0.0), 1.0 / (0.0 * n), name="no value"),
     chosen_by(lambda c: 2.0), chosen_by(lambda c: c.value),
@@ -247,6 +263,13 @@ def test_further_wrong_rules_are_not_proved(rule: Subst) -> None:
 def test_a_squeeze_of_an_axis_that_few_ranks_have_is_proved() -> None:
     x = pat.Wildcard()
     found = prove(Subst(op.Squeeze(op.Negative(x), axis=(1,)), op.Negative(op.Squeeze(x, axis=(1,)))))
+    assert isinstance(found, Proof), str(found)
+
+
+def test_a_choice_that_the_source_makes_too_is_proved() -> None:
+    x, y = pat.Wildcard(shape=(4,), dtype="float32"), pat.Wildcard(shape=(4,), dtype="float32")
+    before, after = (op.Where(op.Greater(x, y), value, y) for value in (op.Log(x) * y, y * op.Log(x)))
+    found = prove(Subst(op.Exp(before), op.Exp(after)))
     assert isinstance(found, Proof), str(found)
 
 

@@ -39,12 +39,14 @@ def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor,
         shape.append(calc.path.broadcast(sizes, given=calc.given) if len(sizes) > 1 else sizes[0])
 
     def at(index: Index) -> SumTerm:
-        return function(*[
-            operand.at(index if operand.shape == tuple(shape) else picked(calc, operand.shape, index))
-            for operand in operands
-        ])  # fmt: skip
+        return function(*(_aligned(calc, operand, shape, index) for operand in operands))
 
     return Tensor(tuple(shape), calc.dtype(*operands, of=of), at)
+
+
+def _aligned(calc: Calculation, x: Tensor, shape: Sequence[Poly], index: Index) -> SumTerm:
+    """The element of an operand, of an index into the result."""
+    return x.at(index if x.shape == tuple(shape) else picked(calc, x.shape, index))
 
 
 def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
@@ -78,7 +80,14 @@ def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
             return calc.algebra.power(root(calc.algebra, a), int(twice))
         return calc.algebra.power(a, int(twice) // 2)
 
-    return each(calc, power, base, exponent)
+    result = each(calc, power, base, exponent)
+
+    def at(index: Index) -> SumTerm:
+        number_ = _aligned(calc, exponent, result.shape, index)
+        # A power of 0 is 1, also where its base has no value.
+        return constant(1) if number_ == ZERO else power(_aligned(calc, base, result.shape, index), number_)
+
+    return replace(result, at=at)
 
 
 def _unary(function: Callable[[TermAlgebra, SumTerm], SumTerm], of: str = "") -> ElementMeaning:
@@ -189,15 +198,39 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
         numbers += [operand.dtype for operand in operands]
 
     def function(*values: SumTerm) -> SumTerm:
-        partial = name.split(" ")[0] not in TOTAL
+        partial = name.split(" ")[0] not in TOTAL | LOGICAL
         return calc.algebra.apply(name, *values, *arguments, numbers=numbers, partial=partial)
 
+    if name in LOGICAL or name == "sign":
+        operands = tuple(_decided(calc, operand) for operand in operands)
     result = each(calc, function, *operands, of="" if name in KEEPING else name)
     return replace(result, dtype=dtype_code("bool")) if name in LOGICAL else result
 
 
+def _decided(calc: Calculation, x: Tensor) -> Tensor:
+    """An operand of an operator whose result is a number also where its operands have no value."""
+
+    def at(index: Index) -> SumTerm:
+        with calc.algebra.under(choices=[calc.algebra.opaque("decided", ())]):
+            return x.at(index)
+
+    return replace(x, at=at, flat=None)
+
+
 def _where(calc: Calculation, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return replace(opaque(calc, "where", condition, x, y), dtype=calc.dtype(x, y))
+    """A choice: a value that is not chosen need not be one."""
+    result = replace(opaque(calc, "where", condition, x, y), dtype=calc.dtype(x, y))
+    algebra, dtypes = calc.algebra, [operand.dtype for operand in (condition, x, y)]
+
+    def at(index: Index) -> SumTerm:
+        chosen = _aligned(calc, condition, result.shape, index)
+        with algebra.under(choices=[chosen]):
+            one = _aligned(calc, x, result.shape, index)
+        with algebra.under(choices=[algebra.apply("logical_not", chosen)]):
+            other = _aligned(calc, y, result.shape, index)
+        return algebra.apply("where", chosen, one, other, numbers=dtypes)
+
+    return replace(result, at=at)
 
 
 def filled(calc: Calculation, value: SumTerm, shape: Any, dtype: Any) -> Tensor:
@@ -213,7 +246,9 @@ def _like(value: int) -> ElementMeaning:
 def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
     if value.ndim:
         raise Unproved("a tensor that is filled with one element of another one")
-    return filled(calc, held(calc, value.at(()), dtype_code(dtype)), shape, dtype)
+    result, code = filled(calc, ZERO, shape, dtype), dtype_code(dtype)
+    return replace(result, at=lambda index: held(calc, value.at(()), code),
+                   flat=lambda place: held(calc, value.at(()), code))  # fmt: skip
 
 
 MEANINGS: dict[str, ElementMeaning] = {
