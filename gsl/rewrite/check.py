@@ -292,7 +292,7 @@ class Checker:
         """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges."""
         if self.graph.exchanges is not None:
             for node in replacement.created:
-                if self.graph.exchanges(node.op):
+                if node.opaque and self.graph.exchanges(node.op):
                     node.effect = Effect.EXCHANGES
         if self.changed:
             for old, new in zip(replacement.old, replacement.new):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
-from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Graph, Node
+from gsl.graph import CONST, GETITEM, PARAM, TUPLE, Effect, Graph, Node
 from gsl.match import Plan
 from gsl.rewrite.fold import is_foldable
 
@@ -81,9 +81,12 @@ def _operands(nodes: Iterable[Node]) -> list[Node]:
 
 
 def needs_order(touched: Iterable[Node]) -> bool:
-    """True if among what was touched there is what the tidying of a whole graph alone takes care of: fields of tuples
-    that are known, and calls that depend on weights only."""
+    """True if among what was touched there is what needs its place among others, exchanges between processes, or what
+    the tidying of a whole graph alone takes care of: fields of tuples that are known, and calls that depend on weights
+    only."""
     touched = list(touched)
+    if any(node.effect is Effect.EXCHANGES for node in touched):
+        return True
     if {node.op for node in touched}.union([part.op for node in touched for part in node.operands]).isdisjoint(_AHEAD):
         return False
     ahead: dict[Node, bool] = {}  # whether they depend on a tensor

@@ -302,8 +302,7 @@ class RulePass:
             raise no_end(self.trace, self.limit)
         self._note_moves(replacement)
         self.splicer.apply(replacement, inner)
-        if self.checker.effects:
-            self.checker.applied(replacement)
+        self.checker.applied(replacement)
         self.blocked.update(inner, replacement.created)
         kept: tuple[str, ...] = ()
         dead = self.splicer.dead

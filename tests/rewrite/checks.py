@@ -27,7 +27,7 @@ def faults(view: Graph) -> list[str]:
         found += [f"{node} is not used by {u}" for u in node.users if node not in (*u.operands, *u.deps)]
         if node.index != place[node]:
             found.append(f"{node} has the number {node.index}, stands at {place[node]}")
-        if node.origin is not None and not node.users and node not in outputs:
+        if node.origin is not None and not node.users and node not in outputs and node.effect is None:
             found.append(f"{node} was made for nothing")
     return found
 

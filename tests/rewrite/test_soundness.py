@@ -12,7 +12,8 @@ from gsl import RuleSet, Subst, op, pat
 from gsl.errors import DroppedAttributeWarning, RewriteError, UntypedWarning
 from gsl.graph import Effect, Graph, Node, TensorType, TupleType
 from gsl.graph.types import unknown_size
-from gsl.rewrite import Trace
+from gsl.rewrite import Trace, near
+from gsl.rewrite.check import may_be_view
 from tests.helpers.graphs import Builder, graph
 from tests.rewrite.checks import ops, rewritten
 
@@ -25,6 +26,10 @@ def reasons(trace: Trace) -> list[str]:
 
 def opaque_add_(a: Any, b: Any) -> Any:
     return a.add_(b)
+
+
+def exchanged(a: Any) -> Any:
+    return a
 
 
 SHARED = "%x may be changed in place later, by %opaque_add_, so it matters whether %{} shares its memory"
@@ -188,6 +193,35 @@ def test_what_a_leaf_matched_is_replaced_beside_an_effect(effect: Effect) -> Non
     assert trace.count() == 1
     assert ops(new) == ["exp", "nn.relu", "negative", str(opaque_add_)]
     assert behind.explain(graph(make))
+
+
+def test_what_a_change_of_memory_returns_may_be_replaced_behind_it() -> None:
+    behind = Subst(x, lambda match: op.ReLU(match.outputs[0]), where=lambda match: match[x].opaque, name="behind")
+
+    def make(b: Builder) -> Node:
+        one = b.param("one", 4)
+        found = b.call("exp", b.call(opaque_add_, b.input("x", 4), one, effect=Effect.MUTATES))
+        b.call("tanh", b.input("y", 4), effect=Effect.MUTATES)
+        return found
+
+    new, _ = rewritten(behind, graph(make), numbers=False)
+    assert ops(new) == [str(opaque_add_), "nn.relu", "exp", "tanh"]
+
+
+@pytest.mark.parametrize("effect", [Effect.RANDOM, Effect.OBSERVES, Effect.EXCHANGES])
+def test_what_is_needed_from_behind_does_not_move_an_effect_before_another_one(effect: Effect) -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        first = b.call("cos", b.call("tanh", data), effect=effect)
+        return [first, b.call("exp", b.call("sin", data, effect=effect))]
+
+    view = graph(make)
+    rule = Subst(op.Tanh(x), lambda match: op.Add(match[x], match[x].users[-1].users[0]), name="r")
+    new, trace = rewritten(rule, view, numbers=False)
+    assert reasons(trace) == [
+        f"%cos has an effect ({effect.value}) and stands between the matched nodes, which would be moved across it"
+    ]
+    assert ops(new) == ops(view)
 
 
 def test_an_input_that_is_changed_later_is_not_replaced() -> None:
@@ -384,6 +418,76 @@ def test_outputs_of_which_memory_counts_get_no_memory_in_common(rule: Subst, mak
     assert trace.count() == (0 if with_what else 1)
 
 
+@pytest.mark.parametrize("shares", [True, False])
+def test_an_output_may_share_what_it_shared_before(shares: bool) -> None:
+    """Also where another output is new memory; what is known not to lie there was no view."""
+
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 4)
+        view = b.call("reshape", b.call("reshape", data, newshape=(2, 2)), newshape=(1, 4))
+        return [view, b.call("tanh", data)]
+
+    view = graph(make)
+    view.shares = lambda node, operand: shares
+    once = op.Reshape(x, newshape=(1, 4))
+    rule = Subst([op.Reshape(op.Reshape(x), newshape=(1, 4)), tanh], [once, op.Sigmoid(x)], name="r")
+    new, trace = rewritten(rule, view, numbers=False)
+    assert ops(new) == (["reshape", "sigmoid"] if shares else ops(view))
+    assert reasons(trace) == [
+        "%reshape_1 is returned, where it may be changed in place, so it must not share memory with %x"
+    ][: not shares]
+
+
+def of_data(name: str, *more: Any, native: Any = None, **attrs: Any) -> Any:
+    """A call of an input."""
+
+    def make(b: Builder) -> Node:
+        data = b.input("x", 4, 4)
+        call = b.call(name, data, *[each(b) for each in more], **attrs)
+        call.native = native
+        return call
+
+    return make
+
+
+def places(b: Builder) -> Node:
+    return b.input("at", 2, dtype="int64")
+
+
+def untyped(b: Builder) -> Node:
+    call = b.call("cast", b.input("x", 4), dtype="float16")
+    call.operands[0].type = None
+    return call
+
+
+def of_list(number: int) -> Any:
+    """An einsum of so many tensors."""
+    return lambda b: b.call("einsum", b.tuple(*[b.input("x", 4)] * number), equation=",".join("i" * number) + "->i")
+
+
+def of_unknown(b: Builder) -> Node:
+    """An einsum of nobody knows how many tensors."""
+    data = b.input("x", 4)
+    return b._add(Node("einsum", (b.call(opaque_add_, data, data),), {"equation": "i->i"}))
+
+
+@pytest.mark.parametrize(
+    ("make", "may_be"),
+    [
+        (of_data("take", places, axis=0), False),
+        (of_data("take", places, axis=0, native="a window"), True),
+        (of_data("cast", dtype="float16"), False),
+        (of_data("cast", dtype="float32"), True),
+        (untyped, True),
+        (of_list(2), False),
+        (of_list(1), True),
+        (of_unknown, True),
+    ],
+)
+def test_a_call_is_new_memory_only_where_that_is_certain(make: Any, may_be: bool) -> None:
+    assert may_be_view(graph(make).outputs[0]) is may_be
+
+
 @pytest.mark.parametrize("output", [0, 1])
 def test_a_result_does_not_become_what_is_written_to_an_input_at_the_end(output: int) -> None:
     """Who runs the program gets the input itself for it; neither may the input get what is returned."""
@@ -423,6 +527,41 @@ def test_an_exchange_below_a_match_stays_when_nothing_uses_it_any_more() -> None
     assert ops(rewritten(rule, view, numbers=False)[0]) == ["tanh", "zeros"]
 
 
+def test_an_exchange_that_a_rewrite_makes_is_one_from_then_on() -> None:
+    """Also where the graph had none before."""
+    view = graph(lambda b: b.call("subtract", got := b.call("tanh", b.input("x", 4)), got))
+    view.exchanges = lambda op: op is exchanged
+    makes = Subst(op.Tanh(x), pat.Call(exchanged, x), name="makes")
+    drops = Subst(op.Subtract(x, x), op.Zeros(shape=(4,), dtype="float32"), where=lambda match: match[x].opaque)
+    new, _ = rewritten(RuleSet([makes, drops]), view, numbers=False, iterative=True)
+    assert ops(new) == [str(exchanged), "zeros"]
+
+
+def test_a_new_exchange_has_its_place_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in rounds that look at a part of the graph, which may leave the nodes out of order."""
+    monkeypatch.setattr(near, "LEAST", 0)
+    monkeypatch.setattr(near, "SHARE", 2)
+
+    def make(b: Builder) -> list[Node]:
+        below = b.call("sqrt", b.call("erf", b.input("x", 4)))
+        return [b.call("nn.relu", below), b.call("tanh", b.call("erf", b.input("y", 4))), b.call("exp", below)]
+
+    view = graph(make)
+    view.exchanges = lambda op: op is exchanged
+    below = op.Rsqrt(x)
+    rules = [
+        Subst(op.Erf(x), op.Sin(x), name="first"),
+        Subst(op.Tanh(op.Sin(x)), pat.Call(exchanged, x), name="makes"),
+        Subst(op.Sqrt(op.Sin(x)), below, name="beside"),
+        Subst([op.ReLU(below), op.Exp(below)], [op.Sigmoid(x), op.Abs(x)], name="across"),
+    ]
+    new, trace = rewritten(RuleSet(rules), view, numbers=False, iterative=True)
+    assert ops(new) == ["rsqrt", "nn.relu", str(exchanged), "exp"]
+    assert reasons(trace) == [
+        "%exchanged has an effect (exchanges) and stands between the matched nodes, which would be moved across it"
+    ]
+
+
 def test_an_untyped_graph_warns_once() -> None:
     def make(b: Builder) -> Node:
         node = b.input("x", 4)
@@ -436,6 +575,14 @@ def test_an_untyped_graph_warns_once() -> None:
 
 
 U = unknown_size()
+
+
+def test_what_stays_does_not_get_a_type_of_which_sizes_are_known() -> None:
+    view = graph(lambda b: b.call("nn.relu", b.input("x", 4, 2)))
+    view.nodes[0].type = TensorType((U, 2), "float32")
+    new, trace = rewritten(Subst(op.ReLU(x), x, name="r"), view, numbers=False)
+    assert ["but its replacement" in reason for reason in reasons(trace)] == [True]
+    assert new.nodes[0].type == view.nodes[0].type != new.outputs[0].type
 
 
 @pytest.mark.parametrize(
