@@ -84,7 +84,7 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
     gone = 0
     while waiting:
         node = waiting.popleft()
-        other = None if node in splicer.dead else _equal_to(node, splicer.dead, keys)
+        other = None if node in splicer.dead else _equal_to(node, keys)
         if other is not None and not _apart(splicer, other, node):
             first, second = (other, node) if other.index <= node.index else (node, other)
             waiting.extend(second.users)
@@ -103,7 +103,7 @@ def _apart(splicer: Splicer, one: Node, other: Node) -> bool:
     return all([*shown(node, splicer.outputs, is_view)] for node in (one, other))
 
 
-def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | None:
+def _equal_to(node: Node, keys: dict[int, Hashable]) -> Node | None:
     """Another call that is equal to a node, looked for among the users of the operand that has the fewest."""
     if not _is_pure(node, set()):
         return None
@@ -111,7 +111,7 @@ def _equal_to(node: Node, dead: set[Node], keys: dict[int, Hashable]) -> Node | 
     users = min(used, key=len, default=())
     if len(users) < 2 or len(users) > CROWD:
         return None
-    alike = [user for user in users if user.op == node.op and user is not node and user not in dead]
+    alike = [user for user in users if user.op == node.op and user is not node]
     try:
         own = call_key(node, _values(node), keys) if alike else None
         alike = [user for user in alike if _is_pure(user, set())]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
 from gsl.errors import ReplayError, RewriteError
-from gsl.graph import Graph, Node, by_operator
+from gsl.graph import Graph, Node, Op, by_operator
 from gsl.graph.splice import Replacement, Splicer
 from gsl.match import Candidates, Find, Match, MatchSearch, Miss, UseLists, add_candidates, candidates
 from gsl.rewrite.check import Checker, Refusal, reused
@@ -75,8 +75,7 @@ class RulePass:
         """The number of nodes at which a search was started, all rules together: the measure of the cost of the
         pass."""
         self.moved: dict[Node, None] = {}
-        """The nodes that have others near to them since the turn of the present rule began, as a ``Hint`` sees it; all
-        are older than the pass."""
+        """The nodes that have others near to them since the turn of the present rule began, as a ``Hint`` sees it."""
 
     def _work_on(self, graph: Graph, before: RulePass | None = None) -> None:
         self.graph = graph
@@ -188,7 +187,7 @@ class RulePass:
         find = where.start.finder(len(where.nodes) + len(where.late))
         outputs, blocked, dead, grouped = self.splicer.outputs, self.blocked, self.splicer.dead, self.grouped
         use_lists, tried = self.use_lists, 0
-        for node in where.nodes if where.ops is None else self._also_moved(where):
+        for node in where.nodes if where.ops is None else self._also_moved(where, where.ops):
             if node not in blocked and node not in dead and not (grouped and (rule, node) in grouped):
                 tried += 1
                 found = find(node, outputs, blocked, use_lists)
@@ -206,39 +205,34 @@ class RulePass:
 
     def _move(self, later: Iterable[Candidates]) -> None:
         """Let the nodes that were moved be candidates of the rules whose turn comes."""
-        places, dead, blocked = self.places, self.splicer.dead, self.blocked
-        moved = [node for node in self.moved if node in places and node not in dead and node not in blocked]
-        add_candidates(later, by_operator(moved))
+        add_candidates(later, by_operator([node for node in self.moved if node in self.places]))
         self.moved = {}
 
-    def _also_moved(self, where: Candidates) -> Iterator[Node]:
+    def _also_moved(self, where: Candidates, ops: Collection[Op]) -> Iterator[Node]:
         """The candidates of a rule, and in their order those that its own rewrites may have made candidates."""
         nodes = where.nodes
         if where.late:
             nodes = sorted(dict.fromkeys((*nodes, *where.late)), key=self.places.__getitem__)
         late: list[int] = []  # the places of what was moved, as a heap
         noted = 0
-        current: Node | None = None
-        to_come: Iterator[Node | None] = chain(nodes, (None,))
-        for following in to_come:
+        for node, following in zip(nodes, chain(islice(nodes, 1, None), (None,))):
+            current = node
+            yield current
             while late or len(self.moved) > noted:
-                noted = self._note_late(late, where, current, noted)
+                noted = self._note_late(late, ops, current, noted)
                 if not late or (following is not None and late[0] > self.places[following]):
                     break
                 place = heapq.heappop(late)
                 if following is None or place < self.places[following]:
                     current = self._seen[place]
                     yield current
-            if following is not None:
-                current = following
-                yield current
 
-    def _note_late(self, late: list[int], where: Candidates, current: Node | None, noted: int) -> int:
+    def _note_late(self, late: list[int], ops: Collection[Op], current: Node, noted: int) -> int:
         """Put what was moved, but for the first ones, where it is a candidate behind the current node; the number of
         what was moved."""
-        last = -1 if current is None else self.places[current]
+        last = self.places[current]
         for other in islice(reversed(self.moved), len(self.moved) - noted):
-            if where.ops is not None and other.op in where.ops and self.places.get(other, -1) > last:
+            if other.op in ops and self.places.get(other, -1) > last:
                 heapq.heappush(late, self.places[other])
         return len(self.moved)
 
@@ -316,7 +310,7 @@ class RulePass:
         self.trace.firings.note(match, rule.name, new, kept, self.round, node.name, made, assumed)
 
     def _note_moves(self, replacement: Replacement) -> None:
-        """Note the nodes that have others near to them than before, where they are older than the pass.
+        """Note the nodes that have others near to them than before.
 
         A call that a rewrite makes is part of no other match in this pass, so next to it nothing new can be found,
         unless it stands at several places of a match, as what it is made from.
@@ -331,10 +325,8 @@ class RulePass:
             self.use_lists.forget(new)
             if new is not old:
                 for user in old.users:
-                    for near in (user, *user.users):
-                        if near not in self.blocked:
-                            self.moved[near] = None
-                if not made and new not in self.blocked:
+                    self.moved.update(dict.fromkeys((user, *user.users)))
+                if not made:
                     self.moved[new] = None
 
     def prepare(self, rule: Subst, match: Match) -> tuple[Replacement, tuple[Node, ...]]:

@@ -9,8 +9,10 @@ import torch
 
 from gsl import RuleSet, Subst, op, pat
 from gsl.graph import Effect, Graph, Node
+from gsl.graph.splice import Splicer
+from gsl.rewrite.cse import share_near
 from tests.helpers.graphs import Builder, graph
-from tests.rewrite.checks import ops, rewritten
+from tests.rewrite.checks import faults, ops, rewritten
 
 x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
 LEAKY = Subst(op.LeakyReLU(x, alpha=0.0), op.ReLU(x), name="leaky to relu")
@@ -209,3 +211,41 @@ def test_a_sum_of_rule_sets_is_tidy_if_one_of_them_is() -> None:
     assert (one + other).tidy
     assert (other + one).tidy
     assert not (other + other).tidy
+
+
+def shared_near(view: Graph, *names: str) -> list[str]:
+    """The names of the calls that are left where those of the given names were touched."""
+    splicer = Splicer(view)
+    gone = share_near(splicer, [node for node in view.nodes if node.name in names])
+    splicer.finish()
+    assert faults(view) == []
+    assert gone == len(splicer.dead)
+    return [node.name for node in view.nodes if node.op != "input"]
+
+
+@pytest.mark.parametrize("touched", ["tanh", "tanh_1"])
+def test_near_to_changes_the_first_of_equal_calls_stays_and_what_follows_is_shared_too(touched: str) -> None:
+    view = graph(lambda b: [b.call("exp", b.call("abs", b.call("tanh", x))) for x in [b.input("x", 4)] * 2])
+    assert shared_near(view, touched) == ["tanh", "abs", "exp"]
+    assert view.outputs[0] is view.outputs[1]
+
+
+def test_near_to_changes_each_of_several_equal_calls_goes_once() -> None:
+    view = graph(lambda b: [b.call("tanh", x) for x in [b.input("x", 4)] * 3])
+    assert shared_near(view, "tanh", "tanh_1", "tanh_2") == ["tanh"]
+
+
+@pytest.mark.parametrize("effects", [(Effect.RANDOM, Effect.RANDOM), (Effect.RANDOM, None), (None, Effect.OBSERVES)])
+def test_near_to_changes_calls_with_effects_are_not_shared(effects: tuple[Effect | None, Effect | None]) -> None:
+    view = graph(lambda b: [b.call("tanh", x, effect=effect) for x in [b.input("x", 4)] for effect in effects])
+    assert shared_near(view, "tanh") == shared_near(view, "tanh_1") == ["tanh", "tanh_1"]
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_near_to_changes_results_that_must_lie_apart_are_not_shared(is_written: bool) -> None:
+    view = graph(lambda b: [b.call("tanh", x) for x in [b.input("x", 4)] * 2])
+    if is_written:
+        view.written = {view.nodes[0]: 0}
+    else:
+        view.shares = lambda node, operand: True
+    assert shared_near(view, "tanh") == ["tanh", "tanh_1"]

@@ -204,3 +204,38 @@ def test_operands_that_become_one_node_match_a_pattern_that_stands_twice_in_the_
     new, trace = rules.apply(graph)
     assert trace.summary() == {"one": 1, "twice": 1}, str(trace)
     assert new.outputs[0].op == "erf"
+
+
+def test_a_match_that_went_with_a_better_one_is_left_out() -> None:
+    def make(b: Builder) -> Node:
+        tanh = b.call("tanh", b.input("x", 4))
+        return b.call("subtract", tanh, tanh)
+
+    first = Subst(op.Subtract(x, x), op.Zeros(shape=(4,), dtype="float32"), name="first", priority=1)
+    done = made(graph(make), [Subst(op.Tanh(x), op.Sigmoid(x), name="second"), first], "largest")
+    assert done.trace.summary() == {"first": 1}
+
+
+@pytest.mark.parametrize("refused", [True, False])
+def test_a_node_whose_best_match_can_not_be_comes_later_with_the_next_one(refused: bool) -> None:
+    """It is refused, or a better one of another node took a part of it."""
+    better = Subst(op.Sqrt(op.Cos(op.Exp(x))), op.Sin(x), name="better")
+    deep = pat.Alt(op.Tanh(op.Exp(y)), op.Tanh(y))
+    rule = Subst(deep, op.Erf(y), where=lambda match: match[y].op != INPUT or not refused, name="rule")
+
+    def make(b: Builder) -> list[Node]:
+        exp = b.call("exp", b.input("x", 4))
+        tanh = b.call("tanh", exp)
+        return [tanh] if refused else [tanh, b.call("sqrt", b.call("cos", exp))]
+
+    done = made(graph(make), [better, rule], "largest")
+    assert done.trace.summary() == ({"rule": 1} if refused else {"better": 1, "rule": 1})
+
+
+@pytest.mark.parametrize(("strategy", "fired"), [("first", "both"), ("last", "one")])
+def test_the_place_of_a_match_is_that_of_its_first_output(strategy: str, fired: str) -> None:
+    names = ("tanh", "exp", "cos")
+    view = graph(lambda b: [b.call(name, data) for data in [b.input("x", 4)] for name in names])
+    both = Subst([op.Tanh(x), op.Cos(x)], [op.Sin(x), op.Erf(x)], name="both")
+    one = Subst([op.Exp(x), op.Cos(x)], [op.Sqrt(x), op.Log(x)], name="one")
+    assert set(made(view, [one, both], strategy).trace.summary()) == {fired}

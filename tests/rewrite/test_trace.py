@@ -15,7 +15,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import ReplayError
 from gsl.graph import Graph, Node, TensorType
 from gsl.rewrite import Trace
-from gsl.rewrite.trace import Summary, names
+from gsl.rewrite.trace import Firings, Summary, names
 from gsl.rules import OPTIMISING
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.graphs import Builder, graph
@@ -210,6 +210,23 @@ def test_a_condition_that_does_not_hold_when_it_is_repeated() -> None:
     other = graph(lambda b: b.call("nn.leaky_relu", b.input("x", 5), alpha=0.0))
     with pytest.raises(ReplayError, match=r"from %leaky_relu: where: expected \(Wildcard.shape\[0\] == 4\), found 5"):
         trace.replay(other)
+
+
+@pytest.mark.parametrize("fires", [True, False])
+def test_what_went_in_the_same_round_is_not_rewritten_once_more(fires: bool) -> None:
+    """Because it was rewritten, or because nothing uses it any more."""
+    first = Subst(op.Subtract(x, x), op.Zeros(shape=(4,), dtype="float32"), name="first", priority=1)
+    rules = RuleSet([first, Subst(op.Tanh(x), op.Sigmoid(x), name="second")])
+
+    def make(b: Builder, used: bool) -> list[Node]:
+        inner = b.call("tanh", b.input("x", 4))
+        return [b.call("subtract", inner, inner), *[inner] * used]
+
+    trace = rules.apply(graph(lambda b: make(b, True)))[1]
+    if fires:
+        trace.firings = Firings([*trace.firings, trace.firings[-1]])
+    with pytest.raises(ReplayError, match=f"step {2 + fires} of {2 + fires} .*: %tanh has gone in the same round"):
+        trace.replay(graph(lambda b: make(b, fires)))
 
 
 def test_steps_that_there_are_not() -> None:
