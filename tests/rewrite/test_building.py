@@ -248,6 +248,9 @@ def each(field: Any, **options: Any) -> Subst:
                      "the length of Variadic(Wildcard, length=(Variadic.length - 4)) is -1, expected a number of "
                      "instances",
                      id="a length below zero"),
+        pytest.param(Subst(op.LeakyReLU(x | either), pat.Match(either, [x, x])), scaled,
+                     "(nn.relu(Wildcard) | tanh(Wildcard)) was not matched",
+                     id="a choice that was not made"),
         pytest.param(Subst(leaky, pat.Fused("f", size=1 / (leaky.alpha - 0.5))), scaled,
                      ZERO,
                      id="attribute of a group"),

@@ -165,6 +165,17 @@ def test_effects_are_not_outlined() -> None:
     assert "effect" in str(trace.refused[0])
 
 
+def test_a_leaf_is_no_output_of_a_group() -> None:
+    x = pat.Wildcard()
+    rule = Subst([x, op.ReLU(x)], pat.Fused("both"), name="fuse")
+    view = graph(lambda b: b.call("nn.relu", b.call("exp", b.input("x", 4))))
+    new, trace = rule.apply(view)
+    assert [refused.reason for refused in trace.refused] == [
+        "%exp is an output of the rule, but nothing that it computes"
+    ]
+    assert str(new) == str(view)
+
+
 def test_outlining_takes_part_in_a_rule_set() -> None:
     x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     biased = Subst(op.ReLU(op.BiasAdd(op.Dense(x, w), b)), pat.Fused("biased"), name="biased", priority=1)
