@@ -41,6 +41,7 @@ def only(found: Comparison) -> OutputComparison:
         ("x 2 3", lambda o, x: x, lambda o, x: o.add(x, 1.0), "value"),
         ("x 40", lambda o, x: o.abs(x), lambda o, x: o.square(o.sqrt(x)), "undefined"),
         ("x 40", lambda o, x: x, lambda o, x: o.multiply(o.divide(x, x), x), "undefined"),
+        ("x 40, y 40", lambda o, x, y: o.divide(x, y), lambda o, x, y: o.divide(o.exp(o.log(x)), y), "undefined"),
         ("x 40", lambda o, x: o.power(x, 3.0), lambda o, x: o.exp(o.multiply(o.log(x), 3.0)), "undefined"),
         ("x 40", lambda o, x: o.where(o.equal(x, 0.0), 0.0, o.divide(1.0, x)), lambda o, x: o.divide(1.0, x),
          "not finite"),
