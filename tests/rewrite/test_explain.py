@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-import torch
 
 from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.errors import PatternError
@@ -248,7 +247,10 @@ def test_the_hint_that_an_addition_is_a_bias(source: pat.Pattern, added: str, to
     assert ("hint: a vector that is added along the last axis of a product is a bias" in explained) is told
 
 
+@pytest.mark.torch
 def test_the_hint_that_numbers_of_native_calls_are_given_by_keyword() -> None:
+    import torch
+
     topk = torch.ops.aten.topk.default
     found = graph(lambda b: b.call("nn.relu", b.call(topk, b.input("x", 4), k=2)))
     assert "given by keyword, as k=2" in text(Subst(op.ReLU(pat.Call(topk, x, 2)), op.Tanh(x)), found)
