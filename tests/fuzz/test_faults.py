@@ -5,11 +5,8 @@ from __future__ import annotations
 import copy
 import gc
 import random
-import signal
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -19,44 +16,13 @@ from torch import fx, nn
 import gsl
 from gsl import RuleSet, Subst, op, pat
 from gsl.fx import Pass
+from tests.helpers.interrupts import Place, default_handler, interrupted  # noqa: F401
 
 GSL = str(Path(gsl.__file__).parent)
 PLACES = 40
 
 
-@pytest.fixture(autouse=True)
-def _handler() -> Iterator[None]:
-    """Interrupts raise KeyboardInterrupt, also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def traced(work: Callable[[], object], place: int | None = None) -> dict[tuple[str, int], int]:
-    """Run something, which is interrupted when it comes to the place of that number in GSL; the lines, with the number
-    of the place where each was reached first."""
-    passed, lines = 0, dict[tuple[str, int], int]()
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal passed
-        if not frame.f_code.co_filename.startswith(GSL):
-            return None
-        if event == "line":
-            passed += 1
-            lines.setdefault((frame.f_code.co_filename, frame.f_lineno), passed)
-            if passed == place:
-                signal.raise_signal(signal.SIGINT)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return lines
+pytestmark = pytest.mark.usefixtures("default_handler")
 
 
 def check(make: Callable[[], Any], rewrite: Callable[[Any], object], text: Callable[[Any], Any], where: str) -> None:
@@ -67,12 +33,14 @@ def check(make: Callable[[], Any], rewrite: Callable[[Any], object], text: Calla
     after = text(native)
     assert after != before
     native = make()
-    lines = traced(lambda: rewrite(native))
-    places = sorted(place for (file, _), place in lines.items() if where in file)
+    first: dict[Place, int] = {}
+    for number, place in enumerate(interrupted(lambda: rewrite(native), GSL), 1):
+        first.setdefault(place, number)
+    places = sorted(number for (file, _), number in first.items() if where in file)
     assert len(places) > PLACES
-    for place in random.Random(where).sample(places, PLACES):
+    for number in random.Random(where).sample(places, PLACES):
         native = make()
-        traced(lambda native=native: rewrite(native), place)  # type: ignore[misc]
+        interrupted(lambda native=native: rewrite(native), GSL, number)  # type: ignore[misc]
         assert gc.isenabled()
         assert text(native) in (before, after)
         if text(native) == before:

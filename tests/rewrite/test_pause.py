@@ -4,49 +4,16 @@ from __future__ import annotations
 
 import gc
 import signal
-import sys
 import threading
-from collections.abc import Callable, Iterator
-from types import FrameType
 from typing import Any
 
 import pytest
 
 from gsl import pause
 from gsl.pause import paused_collector, uninterrupted
+from tests.helpers.interrupts import default_handler, interrupted  # noqa: F401
 
-
-@pytest.fixture(autouse=True)
-def _handler() -> Iterator[None]:
-    """Interrupts raise KeyboardInterrupt, also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-def interrupted(function: Callable[[], object], place: int) -> bool:
-    """Run a function that is interrupted at a place in ``gsl.pause``; false if it has fewer of them."""
-    passed = 0
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal passed
-        if frame.f_code.co_filename != pause.__file__:
-            return None
-        if event in ("call", "line", "return"):
-            passed += 1
-            if passed == place:
-                signal.raise_signal(signal.SIGINT)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        function()
-    except KeyboardInterrupt:
-        pass
-    finally:
-        sys.settrace(before)
-    return passed >= place
+pytestmark = pytest.mark.usefixtures("default_handler")
 
 
 def test_the_collector_works_again_whatever_happens() -> None:
@@ -79,7 +46,7 @@ def test_an_interrupt_may_come_anywhere() -> None:
         pass
 
     place = 1
-    while interrupted(nothing, place):
+    while len(interrupted(nothing, pause.__file__, place, ("call", "line", "return"))) >= place:
         assert gc.isenabled()
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
         place += 1
