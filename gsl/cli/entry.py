@@ -16,7 +16,7 @@ from gsl.cli.command import Command, Exit, Terminal, failure
 
 COMMANDS: tuple[Command, ...] = (
     apply.COMMAND, optimize.COMMAND, match.COMMAND, match.EXPLAIN, verify.COMMAND, verify.LIST, draw.COMMAND,
-    match.UNREAD, completion.COMMAND,
+    match.UNREAD, match.PATTERN, completion.COMMAND,
 )  # fmt: skip
 EPILOG = """\
 returns: 0 done; 1 the answer is no (nothing matches, a rule is wrong, the result differs); 2 what was given can't be

@@ -1,5 +1,5 @@
-"""``gsl match``, ``gsl explain`` and ``gsl unread``: where rules match, why one does not fire, and which calls no
-canonical operator reads."""
+"""``gsl match``, ``gsl explain``, ``gsl unread`` and ``gsl pattern``: where rules match, why one does not fire, which
+calls no canonical operator reads, and the pattern that would match a part of a model."""
 
 from __future__ import annotations
 
@@ -221,3 +221,36 @@ def run_unread(options: argparse.Namespace, terminal: Terminal) -> Exit:
 UNREAD = Command(
     "unread", "Tell which calls of a model are not read.", _unread_arguments, run_unread, UNREAD_EXAMPLES, UNREAD_NOTES
 )
+
+
+# ---------------------------------------------------------------- the pattern of a part
+
+
+PATTERN_EXAMPLES = """\
+gsl pattern model.pt2 mul                                           # all that leads to the node %mul
+gsl pattern model.pt2 mul --inputs linear                           # as far as %linear, which may be any tensor"""
+PATTERN_NOTES = f"""\
+gsl match RULES MODEL --graph prints a model, with the names in it. {MODELS_ARE_DATA}
+returns: 0 with the pattern; 2 for what can't be used"""
+
+
+def _pattern_arguments(parser: argparse.ArgumentParser) -> None:
+    models.add_arguments(parser)
+    parser.add_argument("outputs", nargs="+", metavar="NODE", help="the nodes with which the pattern ends")
+    parser.add_argument(
+        "--inputs", nargs="+", default=[], metavar="NODE", help="the nodes before which it begins: any tensors"
+    )
+
+
+def run_pattern(options: argparse.Namespace, terminal: Terminal) -> Exit:
+    """Print the statements that build the pattern."""
+    with terminal.during(f"reading {options.model}"):
+        workload = models.given(options)
+    terminal.line(str(workload.pattern(options.outputs, options.inputs)))
+    return Exit.DONE
+
+
+PATTERN = Command(
+    "pattern", "Write the pattern of a part of a model, to make a rule of.", _pattern_arguments, run_pattern,
+    PATTERN_EXAMPLES, PATTERN_NOTES,
+)  # fmt: skip

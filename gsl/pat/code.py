@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import pkgutil
 import re
 import sys
 from collections import Counter
@@ -23,6 +24,7 @@ from gsl.pat.typed import TENSOR, TypeGuard
 from gsl.pat.use import ExternUse, IsOutput, Seq, Unique
 from gsl.pat.variadic import Instance, Repeat, Segment, Variadic, references
 from gsl.spec import DeclaredSpec, OpSpec
+from gsl.spec.natives import OnnxOp, OpName
 
 INFIX: Final = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "matmul": "@"}
 WIDTH: Final = 100
@@ -41,18 +43,29 @@ def code(
     return _Coder(source, target, where, given).text(name, arguments)
 
 
+def statements(outputs: Sequence[Pattern], given: Mapping[str, Pattern]) -> str:
+    """The statements that build patterns, each of which has a variable of its own if ``given`` names it.
+
+    PatternError for what has no such text.
+    """
+    return "\n".join(_Coder(outputs, (), (), given).statements())
+
+
 class _Coder:
     def __init__(
         self, source: Sequence[Pattern], target: Sequence[Pattern], where: Sequence[Any], given: Mapping[str, Any]
     ) -> None:
         self.source, self.target, self.where = source, target, where
-        self.given = {pattern: name for name, pattern in given.items() if isinstance(pattern, Pattern)}
         self.texts: dict[Pattern, str] = {}
         """The text for a pattern that is written: its name, or the whole of it."""
         patterns = list(walk(*source, *target))
         self.declared = {spec.cls: spec for used in patterns if isinstance(spec := used.operator, DeclaredSpec)}
         """The operators of users by their names."""
-        self.taken = {"pat", "op", "attr", "Subst", *keyword.kwlist, *self.declared, *map(_identifier, given)}
+        self.taken = {"pat", "op", "attr", "Subst", *keyword.kwlist, *self.declared}
+        names = {pattern: name for name, pattern in given.items() if isinstance(pattern, Pattern)}
+        self.given = {pattern: self._free(_identifier(name)) for pattern, name in names.items()}
+        """The variables of patterns that have a name."""
+        self.taken |= {_identifier(name) for name in given}
         read = [used for pattern in patterns for node in pattern.expressions() for used in references(node)]
         read += [used for condition in where if isinstance(condition, Ast) for used in references(condition)]
         read += [used.of for used in patterns if isinstance(used, Like)]
@@ -83,8 +96,8 @@ class _Coder:
         self.alone = {used for used, places in uses.items() if places == 1} - {*read, *source, *target, *self.given}
         """The patterns that are written where they are used."""
 
-    def text(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """All statements."""
+    def statements(self) -> list[str]:
+        """The statements that build the patterns."""
         lines = [*_imports(self.declared.values())]
         lines += [f"{name} = attr.Symbol({'' if symbol.name == 'i' else repr(symbol.name)})"
                  for symbol, name in self.symbols.items()]  # fmt: skip
@@ -100,6 +113,12 @@ class _Coder:
             variable = self._variable(pattern)
             lines.append(f"{variable} = {_bare(written)}")
             self.texts[pattern] = variable
+        used = set(re.findall(r"\b(torch|tvm)\.", _QUOTED.sub("", "\n".join(lines))))
+        return [*(f"import {package}" for package in sorted(used)), *lines]
+
+    def text(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """All statements, with that of the rule."""
+        lines = self.statements()
         conditions = [_bare(self._condition(condition)) for condition in self.where]
         words = [self._outputs(self.source), self._outputs(self.target)]
         if conditions:
@@ -134,7 +153,7 @@ class _Coder:
 
     def _variable(self, pattern: Pattern) -> str:
         if pattern in self.given:
-            return _identifier(self.given[pattern])
+            return self.given[pattern]
         for side, outputs in (("source", self.source), ("target", self.target)):
             if pattern in outputs and len(outputs) == 1 and side not in self.taken:
                 self.taken.add(side)
@@ -411,10 +430,21 @@ def _class(op: OpClass) -> str:
 
 
 def _native(op: Any) -> str:
-    schema = getattr(op, "_schema", None)
-    if schema is None:
-        raise PatternError(f"{op_name(op)} can't be written as Python: it has no name by which it is found")
-    return repr(f"{schema.name}.{schema.overload_name or 'default'}")
+    """The text for a native operator, by a name under which it is found."""
+    if isinstance(op, OnnxOp) and ("." in op.domain or not op.domain):  # any other domain reads as one of torch
+        return repr(str(op))
+    if isinstance(op, OpName):
+        return f"pat.OpName({op.name!r})"
+    if (schema := getattr(op, "_schema", None)) is not None:
+        return repr(f"{schema.name}.{schema.overload_name or 'default'}")
+    if type(op).__module__ == "tvm.ir.op":
+        return f"tvm.ir.Op.get({op.name!r})"
+    if "torch" in sys.modules:
+        name = getattr(op, "__name__", "")
+        for home in ("torch", "torch.nn", "torch.nn.functional", "torch.Tensor"):
+            if getattr(pkgutil.resolve_name(home), name, None) is op:
+                return f"{home}.{name}"
+    raise PatternError(f"{op_name(op)} can't be written as Python: it has no name by which it is found")
 
 
 def _operator(pattern: Pattern) -> Any:

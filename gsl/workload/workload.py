@@ -28,6 +28,7 @@ from gsl.workload.compare import Report, Tolerance, culprit
 from gsl.workload.groups import OutlinedGroup, UnreadReport, groups, inlined, joined, unread
 from gsl.workload.inputs import Strategy
 from gsl.workload.inputs import strategy as strategy_of
+from gsl.workload.pattern import PartPattern, pattern_of
 from gsl.workload.runs import FailedRunError, SeededRun, WantedInputs, compared, isolated, runs
 
 if TYPE_CHECKING:
@@ -474,6 +475,20 @@ class Workload:
         """The number of calls of each operator, the most frequent first."""
         counts = Counter(op_name(node.op) for node in self.graph if is_call(node))
         return Counter(dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))))
+
+    def pattern(
+        self, outputs: str | Node | Sequence[str | Node], inputs: str | Node | Sequence[str | Node] = ()
+    ) -> PartPattern:
+        """The pattern of a part of the graph, from which one begins to write a rule: all that leads to the outputs, as
+        far as the inputs, which may be any tensors.
+
+        Nodes are given by their names in the text of the workload. Attributes are demanded where they are not those
+        that the operator has by default, and literals as they are; weights are ``pat.Param()``. WorkloadError for a
+        node that is not there, and for a call that no rule may replace.
+        """
+        given = (outputs, inputs)
+        ends, begins = ([each] if isinstance(each, (str, Node)) else list(each) for each in given)
+        return pattern_of(self.name, self.graph, ends, begins)
 
     def cost(
         self, model: str | Callable[[Node], float] | Model = "measured", *, threads: int | None = None

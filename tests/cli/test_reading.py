@@ -73,6 +73,21 @@ near (mine.py:8): no match
      operator: expected tanh, found sigmoid
 """
     assert gsl("explain", "mine.py:swish", "model.pt2") == (0, "to silu (mine.py:4): 1 match\n", "")
+
+
+def test_pattern(here: Path, gsl: Run) -> None:
+    """What is printed is a file of rules, but for the rule."""
+    code, out, err = gsl("pattern", "model.pt2", "mul", "--inputs", "linear")
+    assert (code, out, err) == (0, """\
+linear = pat.Wildcard()
+sigmoid = op.Sigmoid(linear)
+mul = linear * sigmoid
+""", "")
+    (here / "new.py").write_text(f"from gsl import *\n\n{out}rule = Subst(mul, op.SiLU(linear))\n")
+    assert gsl("explain", "new.py", "model.pt2")[0] == 0
+    code, out, err = gsl("pattern", "model.pt2", "nothing")
+    assert (code, out) == (2, "")
+    assert "has no node 'nothing'" in err
     code, out, _ = gsl("explain", "mine.py:refused", "model.pt2")
     assert (code, "each of them refused" in out) == (1, True)
 
