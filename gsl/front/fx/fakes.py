@@ -283,25 +283,28 @@ class Fakes:
         return _LIES[key]
 
     def _lies_for_any(self, node: fx.Node, value: Any, unknown: Collection[int]) -> bool:
-        """True if a call's result lies as its value does when these operands lie with their axes reversed."""
-        turned = {
-            arg: self._turned(self.values.value(arg)) for i, arg in enumerate(node._input_nodes) if i in unknown
-        }
-        other = self._computed(node, lambda arg: turned.get(arg, self.values.value(arg)))
-        return _is_strided(value) and _is_strided(other) and _strides(value) == _strides(other)
+        """True if a call's result lies as its value does, however these operands lie."""
+        operands = [arg for i, arg in enumerate(node._input_nodes) if i in unknown]
 
-    def _turned(self, value: Any) -> Any:
-        """A fake tensor that lies with its axes in reversed order, or a tuple of some; anything else as it is, but
-        UNKNOWN for a fake tensor of another mode, with which this one does not compute."""
+        def lies(place: Callable[[torch.Tensor], torch.Tensor]) -> bool:
+            others = {arg: self._placed(self.values.value(arg), place) for arg in operands}
+            other = self._computed(node, lambda arg: others.get(arg, self.values.value(arg)))
+            return _is_strided(other) and _strides(value) == _strides(other)
+
+        ranks = [known.ndim for arg in operands if _is_strided(known := self.values.value(arg))]
+        return _is_strided(value) and all(map(lies, _placements(max(ranks, default=0))))
+
+    def _placed(self, value: Any, place: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+        """A fake tensor that lies otherwise in memory, or a tuple of some; anything else as it is, but UNKNOWN for a
+        fake tensor of another mode, with which this one does not compute."""
         if isinstance(value, (tuple, list)):
-            return tuple(map(self._turned, value))
-        if not _is_strided(value) or value.ndim < 2:
+            return tuple([self._placed(item, place) for item in value])
+        if not _is_strided(value):
             return value
         if isinstance(value, FakeTensor) and value.fake_mode is not self.mode:
             return UNKNOWN
-        axes = tuple(reversed(range(value.ndim)))
         with self._quietly():
-            return value.permute(axes).clone(memory_format=torch.contiguous_format).permute(axes)
+            return place(value)
 
     def _restore(self, node: fx.Node, meta: dict[str, Any], worked_out: Any) -> None:
         node.meta.clear()
@@ -527,6 +530,27 @@ def _keep(table: dict[Any, Any], key: Any, answer: Any) -> None:
     if len(table) >= _MOST_KEPT:
         table.clear()
     table[key] = answer
+
+
+def _placements(rank: int) -> Iterator[Callable[[torch.Tensor], torch.Tensor]]:
+    """Functions that give tensors of this rank, or a lower one, other places in memory: with their axes in reversed
+    order, with the channels last, and rotated.
+
+    A reshape that joins some of the axes and copies the elements of one of these gives a view of another one.
+    """
+
+    def ordered(order: Callable[[int], list[int]], value: torch.Tensor) -> torch.Tensor:
+        axes = order(value.ndim)
+        inverse = sorted(range(value.ndim), key=axes.__getitem__)
+        return value.permute(axes).clone(memory_format=torch.contiguous_format).permute(inverse)
+
+    def rotated(by: int, rank: int) -> list[int]:
+        return [(axis + by) % rank for axis in range(rank)]
+
+    yield functools.partial(ordered, lambda rank: [*range(rank)][::-1])
+    yield functools.partial(ordered, lambda rank: [0, *range(2, rank), 1][:rank])
+    for by in range(1, rank):
+        yield functools.partial(ordered, functools.partial(rotated, by))
 
 
 def _is_strided(value: Any) -> bool:

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import Pass
-from gsl.rules import NORMAL, RULES
+from gsl.rules import BOOK, NORMAL, RULES
 
 q, k, v, mask = (pat.Wildcard() for _ in range(4))
 scores = op.Matmul(q, op.Transpose(k, axes=(0, 1, 3, 2))) * 0.5 + mask
@@ -58,6 +59,22 @@ def test_view_of_a_field_of_what_lies_otherwise() -> None:
     new = ATTENTION(old)
     assert [node.target for node in new.exported.graph.nodes][-2] is torch.ops.aten.reshape.default
     old.compare(new).check()
+
+
+def test_view_of_a_reshape_that_copies_only_some_layouts() -> None:
+    """In the gradients of attention: it copies what lies with its axes in reversed order, and is a view of what a
+    kernel makes here."""
+    def loss(k: torch.Tensor, q: torch.Tensor, v: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        extra = torch.zeros(1, 1, 4)
+        return F.multi_head_attention_forward(
+            q, k, v, 4, 2, weight, None, extra, extra, False, 0.0, weight[:4], None, training=False
+        )[0].sum()
+
+    values = tuple(torch.randn(sizes) for sizes in ((5, 2, 4), (3, 2, 4), (5, 2, 4), (12, 4)))
+    graph = make_fx(torch.func.grad(loss))(*values)
+    new = BOOK(Workload.from_fx(graph, values), iterative=True)
+    assert new.trace.count("copy-identity") > 1
+    torch.testing.assert_close(new.mod(*values), graph(*values))
 
 
 def test_what_an_unknown_layout_does_not_reach() -> None:
