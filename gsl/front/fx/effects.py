@@ -89,8 +89,9 @@ class EffectReader(FxReader):
 
     def _find_form(self, node: fx.Node) -> FxCallSignature | None:
         target = node.target
-        looks_around = (id(target) if target.__class__ is OpOverload else target) in LOOKING_AROUND
-        if node.op == "call_module" or isinstance(target, HigherOrderOperator):
+        is_overload = target.__class__ is OpOverload  # quick to tell, as that it is no HigherOrderOperator is not
+        looks_around = (id(target) if is_overload else target) in LOOKING_AROUND
+        if node.op == "call_module" or (not is_overload and isinstance(target, HigherOrderOperator)):
             return None
         if looks_around and self.is_elsewhere(node):
             return None

@@ -91,6 +91,7 @@ class FxStorer(Storer):
         for later in nodes:
             handle = handle_of(later)
             if handle is not None and handle.is_root and later.op != INPUT:
+                self.values.pop(later, None)
                 for native in (handle.reading.native, handle.reading.call):
                     if native in self.new and not self.builder.has_passed(native):
                         del self.new[native]
@@ -196,6 +197,7 @@ class FxStorer(Storer):
             reading = own.reading
             found = self.new.get(reading.native)
             if found is not None and own.slot == reading.size - 1:
+                self.values[node] = found
                 return found
         return super().value(node)
 
