@@ -198,11 +198,12 @@ def apply(
     near: Near | None = None
     while True:
         run.trace.refused.clear()  # what is refused in the end is what counts
-        if run.round(strategy, limit, near=near):
+        fired = run.round(strategy, limit, near=near)
+        if fired:
             if not iterative:
                 break
             watch = watch or Watch(source)
-            run.watched_by(watch)
+            run.watched_by(watch, fired)
             near = run.near_to_changes()
         elif near is None:
             break
@@ -309,13 +310,13 @@ class RewriteRun:
     @paused_collector
     def round(
         self, strategy: str, limit: int | None, rules: Iterable[Subst] | None = None, near: Near | None = None
-    ) -> bool:
-        """Make a pass of some of the rules, or of all, at some of the nodes, or at all, and tidy up after it; whether
-        any fired."""
+    ) -> int:
+        """Make a pass of some of the rules, or of all, at some of the nodes, or at all, and tidy up after it; how many
+        times they fired."""
         before = len(self.trace.firings)
         self.begin(strategy, limit, rules, near).run()
         self.end()
-        fired = len(self.trace.firings) > before
+        fired = len(self.trace.firings) - before
         if not fired and near is not None:
             self.rounds -= 1
         return fired
@@ -332,9 +333,9 @@ class RewriteRun:
         reads_uses = any(rule.plan.reads_uses for rule in self.trace.rules.values())
         self.graph.less_used = self.graph.touched if reads_uses else None
 
-    def watched_by(self, watch: Watch) -> None:
-        """Let the graph be compared with what it was, after a round in which rules fired."""
-        if self._open is not None and not watch.wants(self._open.splicer.size):
+    def watched_by(self, watch: Watch, fired: int) -> None:
+        """Let the graph be compared with what it was, after a round in which rules fired so many times."""
+        if self._open is not None and not watch.wants(self._open.splicer.size, fired):
             watch.skip(self._open.splicer.size)
             return
         self.settle()

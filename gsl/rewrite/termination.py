@@ -41,7 +41,7 @@ class Watch:
 
     def __init__(self, graph: Graph, *, keeps: bool = True) -> None:
         """Without ``keeps``, the first state that is kept is that after the first round in which the graph did not
-        shrink."""
+        shrink; of rounds that leave it out of order, after the first one that is like an earlier one."""
         self.state = _state(graph) if keeps else None
         self.firings = 0
         """The number of firings by then."""
@@ -49,6 +49,9 @@ class Watch:
         """The fewest nodes that it had."""
         self.rounds = 0
         self.renewal = 1
+        self._done: set[tuple[int, int]] = set()
+        """The sizes that rounds which left the graph out of order gave it, each with how many times rules fired, until
+        a state is kept."""
 
     def check(self, graph: Graph, trace: Trace) -> None:
         """Look at the graph after a round, in order. Raises FixpointError, with the rewrites that lead back."""
@@ -63,15 +66,21 @@ class Watch:
         if renewed or kept is None:
             self.state, self.firings, self.renewal = state, len(trace.firings), 2 * self.rounds + 1
 
-    def wants(self, size: int) -> bool:
-        """True if a graph of so many nodes, which is not in order, has to be looked at after this round, too.
+    def wants(self, size: int, fired: int) -> bool:
+        """True if a graph of so many nodes, which is not in order, has to be looked at after this round, too, in which
+        rules fired so many times.
 
-        Of such rounds one in a few is enough: a loop takes a few times as long to be found.
+        Of such rounds one in a few is enough: a loop takes a few times as long to be found. In a loop, rounds do again
+        what others did, so no state is kept before.
         """
         rounds = self.rounds + 1
         if size < self.least:
             return False
-        return self.state is None or rounds >= self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
+        if self.state is None:
+            is_alike = (size, fired) in self._done
+            self._done.add((size, fired))
+            return is_alike
+        return rounds >= self.renewal or (rounds % SELDOM == 0 and size == len(self.state.ops))
 
     def skip(self, size: int) -> None:
         """Let a round pass, after which there are so many nodes, without a look at the graph."""

@@ -146,6 +146,27 @@ def test_no_state_is_kept_of_a_graph_that_shrinks_in_each_round(monkeypatch: pyt
     assert not kept
 
 
+def test_no_state_is_kept_while_no_round_does_again_what_another_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(b: Builder) -> list[Node]:
+        combs = [b.call("tanh", b.input(f"x{relus}", 4)) for relus in range(1, 6)]
+        for relus, first in enumerate(combs, 1):
+            for _ in range(relus):
+                first = b.call("nn.relu", first)
+            combs[relus - 1] = first
+        chain = b.call("negative", b.call("negative", b.input("y", 4)))
+        for _ in range(1500):
+            chain = b.call("exp", chain)
+        return [*combs, chain]
+
+    kept: list[Graph] = []
+    monkeypatch.setattr(termination, "_state", kept.append)
+    once = Subst(op.Negative(op.Negative(x)), x, name="once")
+    _, trace = rounds.apply([once, MELT], graph(make), iterative=True, own=True)
+    assert [firing.round for firing in trace.firings].count(1) == 6
+    assert trace.firings[-1].round == 5
+    assert not kept
+
+
 def test_what_stays_of_a_match_is_looked_at_again() -> None:
     def make(b: Builder) -> tuple[Node, ...]:
         shared, value = b.call("tanh", b.input("x", 4)), b.input("y", 4)
