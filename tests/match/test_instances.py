@@ -238,7 +238,7 @@ def test_random_sources(strategy: Any) -> None:
 
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()
 relu, tanh, exp, total = op.ReLU(x), op.Tanh(x), op.Exp(x), op.Add(x, w)
-unary = pat.OneOf(*UNARY)
+unary, lower = pat.OneOf(*UNARY), pat.OneOf(*UNARY)
 scaled, index = is_op("nn.leaky_relu"), attr.Symbol()
 relus = pat.Repeat(op.ReLU(y))
 top, below = op.Tanh(x), op.ReLU(op.Exp(x))
@@ -253,6 +253,7 @@ CASES: dict[str, tuple[Pattern, dict[str, Any]]] = {
     "of some length": (pat.Repeat(relu, 2, 3), {}),
     "nodes with other operands": (pat.Repeat(is_op(pat.AnyOp()), sole=False), {}),
     "one operator for all": (pat.Repeat(pat.Call(unary, x)), {}),
+    "one operator for all upper calls, and one for all lower": (pat.Repeat(is_op(lower) > is_op(unary)), {}),
     "an operator for each": (pat.Repeat(pat.Call(pat.OneOf(*UNARY, joint=False), x)), {}),
     "either order": (pat.Repeat(op.Add(x, y)), {}),
     "sequences": (pat.Repeat(is_op("nn.relu") > is_op(unary)), {}),

@@ -9,6 +9,7 @@ import pytest
 from gsl import RuleSet, Subst, attr_eq, dup, fork_to, is_const, is_op, op, pat, wildcard
 from gsl.graph import Graph, Node
 from gsl.match import Match, MatchSearch
+from gsl.match.plan import PAYS
 from gsl.pat import Pattern
 from tests.helpers.graphs import Builder, graph
 
@@ -18,7 +19,13 @@ def finding(*source: object, **options: object) -> Subst:
 
 
 def matches(view: Graph, *source: object, **options: object) -> list[Match]:
-    return list(finding(*source, **options).match(view))
+    """All matches: those that searches find, and functions too."""
+    rule = finding(*source, **options)
+    found = list(rule.match(view))
+    for start in rule.plan.starts():
+        start.finder(PAYS)
+    assert list(map(str, found)) == list(map(str, rule.match(view)))
+    return found
 
 
 def unary(*ops: str, outputs: tuple[int, ...] = (-1,)) -> Graph:
@@ -106,6 +113,37 @@ def test_greedy_chains_come_first(greedy: bool, length: int) -> None:
         chain = pat.Repeat(relu, greedy=greedy)
         source = exp > chain if up else chain > tanh
         assert len(matches(view, source)[0].chain(chain)) == length, (up, down)
+
+
+LINKS = ("nn.relu", "subtract", "exp", "maximum")
+
+
+@pytest.mark.parametrize(
+    ("sole", "used", "is_output", "parts"),
+    [
+        (True, None, False, [1, 3]),
+        (False, None, False, [4]),
+        (False, "nn.relu", False, [1, 3]),
+        (False, "nn.relu", True, [1, 3]),
+        (False, "subtract", False, [2, 2]),
+    ],
+)
+def test_nodes_of_a_chain_with_two_computed_operands(
+    sole: bool, used: str | None, is_output: bool, parts: list[int]
+) -> None:
+    """Without ``sole``, a chain goes on to each operand that nothing else uses."""
+
+    def make(b: Builder) -> list[Node]:
+        one, other = b.call("nn.relu", b.call("sigmoid", b.input("x", 4))), b.call("tanh", b.input("y", 4))
+        end = b.call("maximum", b.call("exp", b.call("subtract", one, other)), 2)
+        beside = [node for node in b.nodes if node.op == used]
+        return [end, *(beside if is_output else [b.call("tanh", node) for node in beside])]
+
+    chain = pat.Repeat(is_op(pat.OneOf(*LINKS, joint=False)), sole=sole)
+    lengths = [length for part in parts for first in range(part) for length in range(1, part - first + 1)]
+    assert sorted(len(match.chain(chain)) for match in matches(graph(make), chain)) == sorted(lengths)
+    upward = matches(graph(make), is_op("sigmoid") > chain)
+    assert sorted(len(match.chain(chain)) for match in upward) == [*range(1, parts[0] + 1)]
 
 
 def test_a_repeated_sequence() -> None:
@@ -209,6 +247,13 @@ def test_casts_in_a_chain() -> None:
         assert matches(view, source) == []
         (match,) = matches(view, source, fuzzy="cast")
         assert [node.name for node in match.chain(chain)] == ["relu", "relu_1"]
+        assert "cast" in {node.name for node in match.inner}
+
+
+def test_a_chain_has_no_leaf_beyond_a_cast_either() -> None:
+    chain = pat.Repeat(wildcard(), min=2)
+    (match,) = matches(unary("cast", "nn.relu"), chain, fuzzy="cast")
+    assert [node.name for node in match.chain(chain)] == ["cast", "relu"]
 
 
 def test_every_way_past_a_cast_is_tried() -> None:
