@@ -60,6 +60,14 @@ same_class = pat.OneOf("nn.relu", "tanh")
         pytest.param(op.ReLU(free) + op.Tanh(op.LeakyReLU(v, alpha=free.alpha / 2)), [("add",)], id="forward"),
         pytest.param(op.ReLU(op.LeakyReLU(w, alpha=other.alpha * 2)) + op.Tanh(other), [("add",)], id="backward"),
         pytest.param(op.ReLU(op.LeakyReLU(w, alpha=other.alpha)) + op.Tanh(other), [], id="backward, not equal"),
+        pytest.param(
+            op.ReLU(op.LeakyReLU(w, alpha=other.alpha) | free) + op.Tanh(other), [("add",)], id="of another alternative"
+        ),
+        pytest.param(
+            op.ReLU(op.Exp(~op.LeakyReLU(w, alpha=other.alpha)) | free) + op.Tanh(other),
+            [("add",)],
+            id="in a negation in another alternative",
+        ),
         # operator classes
         pytest.param(pat.Call(same_class, w), [("relu",), ("tanh",)], id="a class"),
         pytest.param(pat.Call(same_class, w) + pat.Call(same_class, v), [], id="one class object is one operator"),
@@ -121,6 +129,64 @@ def test_a_condition_on_the_whole_match_makes_the_search_go_on() -> None:
     assert [m[x].name for m in Subst(x + y, x + y, where=x.shape[0] == 1).match(view)] == ["y"]
 
 
+@pytest.mark.parametrize(
+    ("demand", "shape", "dtype", "is_match"),
+    [
+        ({"shape": (w.shape[0] + 1, None)}, (5, 2), "float32", True),
+        ({"shape": (w.shape[0] + 1, None)}, (4, 2), "float32", False),
+        ({"shape": w.shape}, (4, 2), "float32", True),
+        ({"shape": w.shape}, (5, 2), "float32", False),
+        ({"ndim": w.ndim}, (3, 3), "float32", True),
+        ({"ndim": w.ndim}, (3, 3, 3), "float32", False),
+        ({"dtype": w.dtype}, (3,), "float32", True),
+        ({"dtype": w.dtype}, (3,), "float16", False),
+    ],
+)
+def test_types_that_depend_on_another_one(
+    demand: dict[str, Any], shape: tuple[int, ...], dtype: str, is_match: bool
+) -> None:
+    view = graph(lambda b: b.tuple(b.input("x", 4, 2), b.input("y", *shape, dtype=dtype)))
+    assert bool(names(view, pat.Tuple(w, pat.Wildcard(**demand)))) is is_match
+
+
+@pytest.mark.parametrize(("axes", "is_match"), [((1, 0), True), ((-1, -2), True), ((0, 1), False), ((-1, 5), False)])
+def test_an_expression_for_an_attribute_in_any_form(axes: tuple[int, ...], is_match: bool) -> None:
+    view = graph(lambda b: b.call("transpose", b.input("x", 2, 3), axes=(1, 0)))
+    assert bool(names(view, op.Transpose(w, axes=attr.Map(axes, lambda axis: axis + w.ndim - 2)))) is is_match
+
+
+def test_a_leaf_tells_its_type_where_its_node_has_attributes_of_such_names() -> None:
+    def view_as(value: Any, shape: Any) -> Any:
+        return value.reshape(shape)
+
+    view = graph(lambda b: b.call("nn.relu", b.call(view_as, b.input("x", 4), shape=(-1, 2))))
+    assert names(view, op.ReLU(w), where=w.shape[0] == 4) == [("relu",)]
+    call = pat.Call(view_as, w)
+    assert names(view, op.ReLU(call), where=call.shape[0] == -1) == [("relu",)]
+
+
+@pytest.mark.parametrize(
+    ("second", "plain", "all_leaves", "one"), [("relu", True, True, False), ("x", True, False, False)]
+)
+def test_leaves_that_are_distinct_from_other_leaves_or_from_all_patterns(
+    second: str, plain: bool, all_leaves: bool, one: bool
+) -> None:
+    def make(b: Builder) -> Node:
+        relu = b.call("nn.relu", x := b.input("x", 4))
+        return b.tuple(relu, relu if second == "relu" else x)
+
+    assert bool(names(graph(make), pat.Tuple(op.ReLU(w), v))) is plain
+    assert bool(names(graph(make), pat.Tuple(op.ReLU(w), v), distinct=True)) is all_leaves
+    assert bool(names(graph(make), pat.Tuple(op.ReLU(w), pat.Wildcard(distinct=True)))) is one
+
+
+def test_a_distinct_leaf_of_instances_is_another_node_in_each() -> None:
+    leaf = pat.Wildcard(distinct=True)
+    every = pat.Variadic(leaf, templates=[leaf])
+    view = graph(lambda b: [b.tuple(b.tuple(x := b.input("x", 4), b.input("y", 4))), b.tuple(b.tuple(x, x))])
+    assert names(view, pat.Tuple(every)) == [("tuple_1",)]
+
+
 @pytest.mark.parametrize(("index", "expected"), [(0, 1), (1, 1), (-1, 1), (-2, 1), (2, 0), (None, 2)])
 def test_fields_of_a_tuple(index: int | None, expected: int) -> None:
     def make(b: Builder) -> list[Node]:
@@ -128,6 +194,12 @@ def test_fields_of_a_tuple(index: int | None, expected: int) -> None:
         return [b.get(both, 0), b.get(both, 1)]
 
     assert len(names(graph(make), pat.GetItem(pat.Wildcard(), index))) == expected
+
+
+@pytest.mark.parametrize(("rank", "is_match"), [(1, False), (2, True)])
+def test_a_field_whose_number_is_an_expression(rank: int, is_match: bool) -> None:
+    view = graph(lambda b: b.call("exp", b.get(b.tuple(b.input("x", 4), b.input("y", *[4] * rank)), 1)))
+    assert bool(names(view, op.Exp(pat.GetItem(pat.Tuple(w, v), v.ndim - 1)))) is is_match
 
 
 def test_a_field_from_the_end_of_a_tuple_without_a_type() -> None:
@@ -179,6 +251,19 @@ def test_equal_attributes_where_a_call_may_lack_one(names_of: str | None, given:
     left, right = pat.Call(first_part, w), pat.Call(first_part, v)
     condition = attr_eq(left, right, **({"names": names_of} if names_of else {}))
     assert bool(names(graph(make), op.Exp(left) + right, where=condition)) is is_match
+
+
+def test_equal_attributes_where_operators_stand_in_alternatives() -> None:
+    """Those that the first pattern has in a match must be in the other one, too."""
+    either = [op.LeakyReLU(leaf) | op.Exp(leaf) for leaf in (w, v)]
+
+    def found(*ops: str) -> bool:
+        view = graph(lambda b: b.call("subtract", *[b.call(name, b.input("x", 4)) for name in ops]))
+        return bool(names(view, op.Subtract(*either), where=attr_eq(*either)))
+
+    assert found("nn.leaky_relu", "nn.leaky_relu")
+    assert found("exp", "exp")
+    assert not found("nn.leaky_relu", "exp")
 
 
 def test_attributes_are_those_of_the_operator_and_no_others() -> None:
@@ -283,6 +368,8 @@ def test_a_literal_that_is_an_expression() -> None:
     for literal, expected in ((4, [("multiply",)]), (full((1,), 4.0), [("multiply",)]), (3, [])):
         view = graph(lambda b: b.call("multiply", b.input("x", 4), b.const(literal)))  # noqa: B023
         assert names(view, x * pat.Const(x.shape[0])) == expected
+    view = graph(lambda b: b.call("multiply", b.input("x", 2), 1.41421356))
+    assert names(view, x * pat.Const(x.shape[0] ** 0.5)) == [("multiply",)]
 
 
 # Tuples of any length.
@@ -377,6 +464,8 @@ def test_an_attribute_of_every_instance_is_checked(alphas: tuple[float, ...], is
         (pat.Tuple(pat.Segment(), w), 3, 1),
         (pat.Tuple(pat.Segment(), w, pat.Segment()), 3, 3),
         (pat.Tuple(pat.Segment(min_len=1), pat.Segment(min_len=1)), 4, 3),
+        (pat.Tuple(pat.Segment(length=1), pat.Segment()), 3, 1),
+        (pat.Tuple(pat.Segment(length=1)) | w, 3, 1),
         (pat.Tuple(shared_by_all(pat.Segment)), 2, 1),
         (pat.Tuple(shared_by_all(pat.Segment), w), 1, 1),
         (pat.Tuple(shared_by_all(pat.Segment), shared_by_all(pat.Segment)), 2, 3),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -180,10 +181,16 @@ def test_maybe_in_a_sequence(view: Graph) -> None:
     assert len(matches(view, exp.optional(lambda p: op.ReLU(p)) > tanh)) == 1
 
 
-def test_a_constraint_in_an_alternative_holds_only_where_it_is_taken() -> None:
+@pytest.mark.parametrize("constrained", [relu.uniq(), relu.is_output(), relu.extern_use(False)])
+def test_a_constraint_in_an_alternative_holds_only_where_it_is_taken(constrained: Pattern) -> None:
     view = graph(lambda b: [b.call("tanh", r := b.call("nn.relu", b.input("x", 4))), b.call("sigmoid", r)])
-    either = (relu.uniq() > tanh) | (relu > is_op("sigmoid"))
+    either = (constrained > tanh) | (relu > is_op("sigmoid"))
     assert [match[either].name for match in matches(view, either)] == ["sigmoid"]
+
+
+def test_a_constraint_on_a_pattern_of_the_source() -> None:
+    view = unary("nn.relu", "tanh", "nn.relu", "tanh", outputs=(-1, 1))
+    assert [match[relu].name for match in matches(view, relu > tanh, where=relu.is_output())] == ["relu"]
 
 
 # Other relations
@@ -316,26 +323,33 @@ def test_explanations(source: Any, options: Any, expected: str | None) -> None:
         assert f"({line_of(source.head)})" in text
 
 
-# Alternatives that share patterns with the rest, from every anchor
+# From every anchor
+
+
+def from_every_anchor(view: Graph, *source: object, **options: object) -> Iterator[list[Match]]:
+    plan = finding(*source, **options).plan
+    for start in plan.starts():
+        yield [match for node in view for match in start.matches(node, MatchSearch(plan, view.outputs))]
 
 
 def test_an_alternative_whose_other_choice_is_bound_by_a_relation() -> None:
     view = unary("nn.relu", "tanh")
     first, second = is_op("nn.relu"), is_op("tanh")
-    plan = finding(first | second, where=[first > second]).plan
-    for anchor in plan.anchors:
-        start = plan.start(anchor)
-        found = [m.outputs[0].name for node in view for m in start.matches(node, MatchSearch(plan, view.outputs))]
-        assert found == ["relu", "tanh"]
+    for found in from_every_anchor(view, first | second, where=[first > second]):
+        assert [match.outputs[0].name for match in found] == ["relu", "tanh"]
 
 
 def test_a_shared_alternative_that_another_one_has_not_bound() -> None:
     w = wildcard()
     call = op.Add(w, w)
-    plan = finding(w | call, call | w).plan
     view = graph(lambda b: b.call("add", b.input("x", 4), b.nodes[0]))
-    for anchor in plan.anchors:
-        start = plan.start(anchor)
-        matches_here = (m for node in view for m in start.matches(node, MatchSearch(plan, view.outputs)))
-        found = {tuple(node.name for node in match.outputs) for match in matches_here}
-        assert ("x", "add") in found
+    for found in from_every_anchor(view, w | call, call | w):
+        assert ("x", "add") in {tuple(node.name for node in match.outputs) for match in found}
+
+
+@pytest.mark.parametrize(("size", "number"), [(4, 1), (5, 0)])
+def test_a_demand_on_what_uses_something(size: int, number: int) -> None:
+    view, demand = unary("exp", "nn.relu", "tanh"), pat.Wildcard(shape=(size,))
+    for user in (relu & demand, (relu > tanh) & demand, demand & (relu > tanh)):
+        for found in from_every_anchor(view, exp > user):
+            assert len(found) == number
