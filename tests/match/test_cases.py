@@ -155,6 +155,12 @@ def test_an_expression_for_an_attribute_in_any_form(axes: tuple[int, ...], is_ma
     assert bool(names(view, op.Transpose(w, axes=attr.Map(axes, lambda axis: axis + w.ndim - 2)))) is is_match
 
 
+def test_an_attribute_in_another_form_where_calls_share_their_attributes() -> None:
+    view = graph(lambda b: [b.call("nn.softmax", b.input("x", *[4] * rank), axis=1) for rank in (2, 3)])
+    view.outputs[1].attrs = view.outputs[0].attrs
+    assert names(view, op.Softmax(w, axis=-1)) == [("softmax",)]
+
+
 def test_a_leaf_tells_its_type_where_its_node_has_attributes_of_such_names() -> None:
     def view_as(value: Any, shape: Any) -> Any:
         return value.reshape(shape)
@@ -281,6 +287,18 @@ def test_nodes_that_may_be_skipped_stand_between_a_tuple_and_its_fields_too() ->
     joined = op.Concatenate(pat.Tuple(op.ReLU(w), op.Tanh(v)), axis=0)
     assert names(graph(make), joined, fuzzy=("transpose",)) == [("concatenate",)]
     assert names(graph(make), joined) == []
+
+
+def test_nodes_that_may_be_skipped_stand_between_a_field_and_its_tuple_too() -> None:
+    def barrier(value: Any) -> Any:
+        return value
+
+    def make(b: Builder) -> Node:
+        both = b.call(barrier, b.tuple(b.input("x", 4), b.input("y", 4)))
+        both.type = both.operands[0].type
+        return b.get(both, 0)
+
+    assert names(graph(make), pat.GetItem(pat.Tuple(w, v), 0), fuzzy=(barrier,)) == [("get",)]
 
 
 def test_alternatives_that_share_an_operand() -> None:

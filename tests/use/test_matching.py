@@ -257,6 +257,25 @@ def test_casts_in_a_chain() -> None:
         assert "cast" in {node.name for node in match.inner}
 
 
+def test_all_casts_between_two_nodes_are_part_of_the_match() -> None:
+    (match,) = matches(unary("exp", "cast", "cast", "tanh"), op.Tanh(exp), fuzzy="cast")
+    assert {node.name for node in match.inner} == {"exp", "cast", "cast_1", "tanh"}
+
+
+def test_casts_of_a_way_that_is_not_free_are_no_part_of_the_match() -> None:
+    """One way from the subtraction down to the exponential leads over a cast that is an operator of the match."""
+
+    def make(b: Builder) -> Node:
+        e = b.call("exp", b.input("x", 4))
+        long = b.call("cast", inner := b.call("cast", e, dtype="float32"), dtype="float32")
+        return b.call("add", b.call("subtract", long, b.call("cast", e, dtype="float32")), b.call("tanh", inner))
+
+    cast, sub = op.Cast(exp), is_op("subtract")
+    (match,) = matches(graph(make), op.Add(sub, op.Tanh(cast)), where=[exp > sub], fuzzy="cast")
+    assert match[cast].name == "cast"
+    assert [node.name for node in match.bindings.skipped] == ["cast_2"]
+
+
 def test_a_chain_has_no_leaf_beyond_a_cast_either() -> None:
     chain = pat.Repeat(wildcard(), min=2)
     (match,) = matches(unary("cast", "nn.relu"), chain, fuzzy="cast")
