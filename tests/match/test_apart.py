@@ -138,6 +138,22 @@ def test_several_calls_in_an_instance() -> None:
     assert names(view, group) == [("relu", "relu_1", "relu_2")]
 
 
+@pytest.mark.parametrize("is_constraint", [True, False])
+def test_an_instance_that_is_used_in_the_middle_is_left_out(is_constraint: bool) -> None:
+    x, w = pat.Wildcard(), pat.Param()
+    inner: pat.Pattern = op.Dense(x, w)
+    below = inner.extern_use(False) if is_constraint else inner
+    act = op.ReLU(below)
+    group = pat.Variadic(act, list(dict.fromkeys([act, below, inner, x, w])), min_len=2)
+
+    def make(b: Builder) -> list[Node]:
+        made = [dense(b, x) for x in inputs(b, 3)]
+        return [*[b.call("nn.relu", each) for each in made], made[1]]
+
+    plan = Plan([group], extern_use=None if is_constraint else False)
+    assert [tuple(node.name for node in match.outputs) for match in plan.matches(graph(make))] == [("relu", "relu_2")]
+
+
 def test_a_first_instance_of_another_operator() -> None:
     x0, x = pat.Wildcard(), pat.Wildcard()
     first, call = op.ReLU(x0), op.Tanh(x)

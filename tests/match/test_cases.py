@@ -109,6 +109,53 @@ def test_a_negation_is_about_nodes_that_are_bound_too() -> None:
     assert names(view, op.Subtract(op.Tanh(w), ~op.Tanh(v))) == []
 
 
+@pytest.mark.parametrize(("operand", "is_match"), [("x", False), ("y", True)])
+def test_a_negated_pattern_that_is_an_output_is_that_node(operand: str, is_match: bool) -> None:
+    def make(b: Builder) -> list[Node]:
+        x, tops = b.input("x", 4), {"y": b.call("tanh", b.input("y", 4))}
+        tops["x"] = b.call("tanh", x)
+        return [b.call("subtract", b.call("nn.relu", tops[operand]), x), tops["x"]]
+
+    tanh = op.Tanh(w)
+    assert bool(names(graph(make), [op.Subtract(op.ReLU(~tanh), w), tanh])) is is_match
+
+
+@pytest.mark.parametrize(("fields", "alpha", "is_match"), [(2, 2.0, False), (2, 3.0, True), (3, 2.0, True)])
+def test_a_negation_that_reads_a_number_of_instances(fields: int, alpha: float, is_match: bool) -> None:
+    def make(b: Builder) -> Node:
+        joined = b.call("concatenate", b.tuple(*[b.input("x", 4) for _ in range(fields)]), axis=0)
+        return b.call("nn.relu", b.call("nn.leaky_relu", joined, alpha=alpha))
+
+    every = pat.Variadic(w, templates=[w])
+    negated = op.LeakyReLU(op.Concatenate(every), alpha=every.length * 1.0)
+    assert bool(names(graph(make), op.ReLU(~negated))) is is_match
+
+
+@pytest.mark.parametrize(("alpha", "is_match"), [(0.5, False), (0.25, True)])
+def test_a_negation_in_an_instance_that_reads_another_part_of_it(alpha: float, is_match: bool) -> None:
+    one = op.LeakyReLU(w)
+    total = op.Subtract(one, no := ~(two := op.LeakyReLU(v, alpha=one.alpha)))
+    every = pat.Variadic(total, templates=[total, one, w, no, two, v])
+
+    def make(b: Builder) -> Node:
+        leaky = [b.call("nn.leaky_relu", b.input("x", 4), alpha=each) for each in (0.5, alpha)]
+        return b.tuple(b.tuple(b.call("subtract", *leaky)))
+
+    assert bool(names(graph(make), pat.Tuple(every))) is is_match
+
+
+@pytest.mark.parametrize(("operand", "beside", "is_match"), [("x", "y", False), ("x", "x", True), ("y", "x", False)])
+def test_a_distinct_leaf_in_a_negation(operand: str, beside: str, is_match: bool) -> None:
+    """No other pattern may be the leaf's node, those outside of the negation included."""
+
+    def make(b: Builder) -> Node:
+        leaves = {name: b.input(name, 4) for name in ("x", "y")}
+        return b.tuple(b.call("nn.relu", b.call("exp", leaves[operand])), leaves[beside])
+
+    negated = op.Exp(pat.Wildcard(distinct=True))
+    assert bool(names(graph(make), pat.Tuple(op.ReLU(~negated), v))) is is_match
+
+
 def test_an_alternative_is_chosen_anew_when_the_rest_fails() -> None:
     shared = pat.Wildcard()
     inner = op.ReLU(shared) | op.ReLU(op.Tanh(shared))
@@ -591,6 +638,19 @@ def test_a_group_through_several_levels() -> None:
 
     group = pat.Variadic(biased, templates=[biased, dense, weight, bias])
     assert names(graph(make), group) == [("bias_add", "bias_add_1", "bias_add_2")]
+
+
+def test_a_group_that_is_used_by_its_outputs_only() -> None:
+    inner = op.Exp(w)
+    outer = op.ReLU(inner)
+    group = pat.Variadic(outer, templates=[outer, inner])
+
+    def make(b: Builder, *more: int) -> list[Node]:
+        made = [b.call("exp", b.nodes[0] if b.nodes else b.input("x", 4)) for _ in range(2)]
+        return [*[b.call("nn.relu", each) for each in made], *[made[number] for number in more]]
+
+    assert names(graph(make), group, extern_use=False) == [("relu", "relu_1")]
+    assert names(graph(lambda b: make(b, 1)), group, extern_use=False) == []
 
 
 def test_members_of_a_group_have_operators_of_their_own() -> None:

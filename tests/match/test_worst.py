@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gsl import op, pat
+from gsl import is_op, op, pat
 from gsl.graph import INPUT, Graph, Node, Op, TensorType
 from gsl.match import MatchSearch, Plan
 from gsl.match.matchers import AltMatcher
@@ -84,14 +84,29 @@ def test_an_alternative_that_failed_for_a_taken_node_is_tried_again() -> None:
     assert is_closed(plan, choice)
 
 
-@pytest.mark.parametrize("shared", ["leaf", "guard"])
-def test_an_alternative_that_refers_to_others_is_not_closed(shared: str) -> None:
-    x, y = pat.Wildcard(), pat.Wildcard()
-    first = op.Softmax(x)
-    inner = op.Softmax(x if shared == "leaf" else y, **({"axis": first.axis} if shared == "guard" else {}))
-    choice = op.Exp(inner) | op.Exp(op.Sin(y))
-    plan = Plan([first + choice])
-    assert not is_closed(plan, choice)
+x, y = pat.Wildcard(), pat.Wildcard()
+first, second, joint = op.Softmax(x), op.Softmax(y), pat.OneOf("nn.relu", "tanh")
+
+
+@pytest.mark.parametrize(
+    ("beside", "part"),
+    [
+        pytest.param(first, op.Softmax(x), id="leaf"),
+        pytest.param(first, op.Softmax(y, axis=first.axis), id="guard"),
+        pytest.param(pat.Call(joint, x), pat.Call(joint, y), id="class"),
+        pytest.param(first, ~op.Softmax(y), id="negation"),
+    ],
+)
+def test_an_alternative_that_refers_to_others_is_not_closed(beside: pat.Pattern, part: pat.Pattern) -> None:
+    choice = op.Exp(part) | op.Exp(op.Sin(y))
+    assert not is_closed(Plan([op.Add(beside, choice)]), choice)
+
+
+def test_an_alternative_of_which_a_part_is_an_output_or_related_is_not_closed() -> None:
+    choice = op.Exp(second) | op.Exp(op.Sin(y))
+    assert not is_closed(Plan([first + choice, second]), choice)
+    assert not is_closed(Plan([first + choice], constraints=(is_op("tanh") > second).constraints), choice)
+    assert is_closed(Plan([first + choice]), choice)
 
 
 @pytest.mark.parametrize("upper", ["nn.relu", pat.OneOf("nn.relu", "sqrt")])
