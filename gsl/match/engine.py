@@ -134,15 +134,11 @@ class MatchSearch(Machine[Node]):
                 self.undo(mark)
                 return
 
-    def exists(self, goals: Goals, *, alone: bool = False) -> bool:
-        """True if the goals can be reached; the bindings stay as they are.
-
-        ``alone`` forgets which nodes the operators have taken: the question is about a property of a node.
-        """
+    def exists(self, goals: Goals) -> bool:
+        """True if the goals can be reached, whatever nodes the operators have taken; the bindings stay as they are."""
         floor, mark = len(self.choices), len(self.trail)
         taken, blocked, skipped, failed = self.taken, self.blocked, self.bindings.skipped, self.failed
-        if alone:
-            self.taken, self.blocked, self.bindings.skipped, self.failed = {}, (), {}, set()
+        self.taken, self.blocked, self.bindings.skipped, self.failed = {}, (), {}, set()
         found = next(self.solve(goals), self) is None
         del self.choices[floor:]
         self.undo(mark)
@@ -213,11 +209,7 @@ class MatchSearch(Machine[Node]):
         return test(self, node)
 
     def take(self, matcher: Matcher, node: Node, path: AttrPath) -> bool:
-        owner = (matcher.identity, path[: matcher.level] if path else path)
-        if node in self.taken or node in self.blocked:
-            return self._reserve(node, owner)
-        self.record(self.taken, node, owner)
-        return True
+        return self._reserve(node, (matcher.identity, path[: matcher.level]))
 
     def _reserve(self, node: Node, owner: Any) -> bool:
         """Reserve a node for its owner; false if it is another one's already, or blocked."""

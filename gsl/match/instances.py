@@ -92,7 +92,7 @@ def _chains(
             if not is_greedy and len(links) >= shortest:
                 yield links
             found: Any = () if len(links) == longest else more(link)
-            is_sole = found.__class__ is tuple and len(found) < 2  # the usual case: no iterator is kept for it
+            is_sole = found.__class__ is tuple  # of one or none, the usual case: no iterator is kept for it
             ways.append(_NOTHING if is_sole else iter(found))
             link = (found[0] if found else None) if is_sole else next(ways[-1], None)
         ways.pop()

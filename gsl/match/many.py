@@ -122,8 +122,6 @@ def place_items(
     item = whole.items[number]
     if isinstance(item, SegmentMatcher):
         return item.stretch(search, (whole, node, number, place, 0), path, rest)
-    if place == len(node.operands):
-        return None
     return (item.match, node.operands[place], path, (place_items, (whole, node, number + 1, place + 1), path, rest))
 
 
@@ -199,7 +197,7 @@ class RepeatMatcher(Matcher):
 
     # Upward. From the last node each length would be another search, of the whole chain anew.
 
-    def firsts(self, search: MatchSearch, above: Iterable[Node]) -> Iterable[Node]:
+    def firsts(self, search: MatchSearch, above: Collection[Node]) -> Collection[Node]:
         return dict.fromkeys(self.inner.last_nodes(search, above))
 
     def up(self, node: Node, outer: AttrPath, rest: Goals) -> Goals:
@@ -235,10 +233,9 @@ class RepeatMatcher(Matcher):
 
     def _end(self, search: MatchSearch, state: tuple[int, Node], outer: AttrPath, rest: Goals) -> Goals | None:
         length, last = state
-        key: Any = (self.pattern, outer) if self.level else self.pattern
         first = search.bindings.head(self.pattern.pattern, (*outer, 0))
         assert first is not None
-        search.record(search.bindings.nodes, key, last)
+        search.record(search.bindings.nodes, self.pattern, last)  # no template is found upward
         self._note(search, length, first, outer)
         return check_all(search, self.guards, outer, rest)
 
@@ -278,7 +275,7 @@ class Dependents:
 
     def _above(self) -> list[int]:
         """One walk over all that is made of candidates, users first. Bits count from the place of a node."""
-        last = self.indices[-1] if self.indices else -1
+        last = self.indices[-1]
         known: dict[Node, tuple[int, int]] = {}
         stack = list(self.nodes)
         while stack:
@@ -293,7 +290,7 @@ class Dependents:
                 own = self.places.get(node)
                 place, bits = (bisect_left(self.indices, node.index), 0) if own is None else (own, 1)
                 for above, more in map(known.__getitem__, users):
-                    if more and 0 <= above - place <= WINDOW:
+                    if above - place <= WINDOW:
                         bits |= more << (above - place)
                 known[node] = place, bits & (2 << WINDOW) - 1
         return [known[node][1] for node in self.nodes]

@@ -7,7 +7,7 @@ depends on a node, it gives an instruction to the machine (:mod:`gsl.match.machi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -103,11 +103,11 @@ class Matcher:
         """A necessary condition that takes longer, where no operators may be skipped."""
         return self.plausible(node)
 
-    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Collection[Node]) -> Collection[Node]:
         """The nodes that may be the pattern's when it uses something by one of the given nodes."""
         return [node for node in firsts if self.plausible(node)]
 
-    def firsts(self, search: MatchSearch, above: Iterable[Node]) -> Iterable[Node]:
+    def firsts(self, search: MatchSearch, above: Collection[Node]) -> Collection[Node]:
         """The nodes from which to go on upward, see :meth:`ascend`, when the pattern uses something by one of these."""
         return self.last_nodes(search, above)
 
@@ -152,7 +152,7 @@ class LeafMatcher(Matcher):
         return self.pattern.kinds
 
     def admits(self, search: Machine[N], node: N) -> bool:
-        return self.ops is None or search.has_operator(self, node, "kind", self.ops)
+        return search.has_operator(self, node, "kind", self.ops)
 
 
 class ConstMatcher(LeafMatcher):
@@ -163,7 +163,7 @@ class ConstMatcher(LeafMatcher):
         if not search.has_operator(self, node, "kind", CONST):
             return False
         wanted = self.pattern.literal
-        if wanted is None or (not isinstance(wanted, Literal) and not hasattr(wanted, "__array__")):
+        if not isinstance(wanted, Literal) and not hasattr(wanted, "__array__"):
             return True
         return search.ask(self.has_value, node)
 
@@ -179,10 +179,10 @@ class ConstMatcher(LeafMatcher):
 class CallMatcher(Matcher):
     __slots__ = ("accepted", "forms", "literals", "operands")
     pattern: Call
+    operands: tuple[Matcher, ...]
 
     def __init__(self, pattern: Call, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
-        self.operands: tuple[Matcher, ...] = ()
         self.literals = {name: node.value for name, node in pattern.attrs.items() if isinstance(node, Literal)}
         self.accepted: Mapping[str, Any] | None = None
         """The attributes of the last node that had the literals as they stand."""
@@ -274,10 +274,10 @@ class CallMatcher(Matcher):
 class TupleMatcher(Matcher):
     __slots__ = ("is_open", "items", "least")
     pattern: Tuple
+    items: tuple[Matcher, ...]
 
     def __init__(self, pattern: Tuple, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
-        self.items: tuple[Matcher, ...] = ()
         self.is_open = is_open(pattern)
         sizes = [item.min_len if isinstance(item, Segment) else 1 for item in pattern.items]
         self.least = tuple([sum(sizes[number:]) for number in range(len(sizes) + 1)])
@@ -298,6 +298,7 @@ class TupleMatcher(Matcher):
         if self.is_open:
             return search.divide(self, node, path, rest)
         return match_all(search, self.items, node, path, rest)
+
 
 class GetItemMatcher(Matcher):
     __slots__ = ("tuple",)
@@ -333,10 +334,10 @@ class AltMatcher(Matcher):
     operator = False
     same_node = True
     pattern: Alt
+    choices: tuple[Matcher, ...]
 
     def __init__(self, pattern: Alt, level: int, identity: Pattern) -> None:
         super().__init__(pattern, level, identity)
-        self.choices: tuple[Matcher, ...] = ()
         self.closed = False
         """True if the choices refer to no pattern outside of them, so that a choice that fails at a node always fails
         there."""
@@ -354,8 +355,7 @@ class AltMatcher(Matcher):
         tests = [test for test in each if test is not None]
         return (lambda op: any(test(op) for test in tests)) if len(tests) == len(each) else None
 
-    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
-        firsts = list(firsts)
+    def last_nodes(self, search: MatchSearch, firsts: Collection[Node]) -> Collection[Node]:
         return dict.fromkeys(node for choice in self.choices for node in choice.last_nodes(search, firsts))
 
     def descend(self, search: Machine[N], node: N, path: AttrPath, rest: Goals) -> Goals | None:
@@ -382,8 +382,7 @@ class AltMatcher(Matcher):
 
 def _note_reached(search: Machine[N], reached: list[bool], path: AttrPath, rest: Goals) -> Goals:
     """The goal of noting that the goals before it were reached."""
-    if not reached:
-        reached.append(True)
+    reached.append(True)
     return rest
 
 
@@ -392,10 +391,7 @@ class AndMatcher(Matcher):
     operator = False
     same_node = True
     pattern: And
-
-    def __init__(self, pattern: And, level: int, identity: Pattern) -> None:
-        super().__init__(pattern, level, identity)
-        self.both: tuple[Matcher, ...] = ()
+    both: tuple[Matcher, ...]
 
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.both = tuple([matchers[part] for part in self.pattern.both])
@@ -410,7 +406,7 @@ class AndMatcher(Matcher):
         tests = [part.accepts for part in self.both if part.accepts is not None]
         return (lambda op: all(test(op) for test in tests)) if tests else None
 
-    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Collection[Node]) -> Collection[Node]:
         chain = next((part for part in self.both if has_head(part.pattern)), None)
         nodes = firsts if chain is None else chain.last_nodes(search, firsts)
         return [node for node in nodes if self.plausible(node)]
@@ -452,7 +448,7 @@ class Absent(Guard):
         if node is None:
             return True
         goals = (self.matcher.match, node, path, (check_all, self.inside, path, END))
-        if search.exists(goals, alone=True):
+        if search.exists(goals):
             search.miss(owner, node, "no match", self.matcher.pattern, node)
             return False
         return True

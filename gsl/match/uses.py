@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +52,10 @@ class Link:
         if user is not None:
             match = self.operand.match
             return search.each(search.used_by(self, user), lambda node: (match, node, path, again))
-        if operand is not None:
-            ascend = self.user.ascend
-            nodes = search.users_of(self, operand)
-            return search.each(nodes, lambda node: ascend(search, node, path, again), in_order=True)
-        raise AssertionError(f"neither side of {self.use!r} is bound")
+        assert operand is not None, f"neither side of {self.use!r} is bound"
+        ascend = self.user.ascend
+        nodes = search.users_of(self, operand)
+        return search.each(nodes, lambda node: ascend(search, node, path, again), in_order=True)
 
 
 class Skipping(Matcher):
@@ -96,10 +95,6 @@ class SeqMatcher(Matcher):
     same_node = True
     pattern: Seq
 
-    def __init__(self, pattern: Seq, level: int, identity: Pattern) -> None:
-        super().__init__(pattern, level, identity)
-        self.links: tuple[Link, ...] = ()
-
     def link(self, matchers: Mapping[Pattern, Matcher]) -> None:
         self.spine = tuple([matchers[part] for part in self.pattern.spine])
         self.links = tuple([Link(use, matchers, self.level) for use in self.pattern.uses])
@@ -111,7 +106,7 @@ class SeqMatcher(Matcher):
     def of_class(self) -> Callable[[Op], bool] | None:
         return self.spine[-1].accepts
 
-    def last_nodes(self, search: MatchSearch, firsts: Iterable[Node]) -> Iterable[Node]:
+    def last_nodes(self, search: MatchSearch, firsts: Collection[Node]) -> Collection[Node]:
         nodes = dict.fromkeys(self.spine[0].last_nodes(search, firsts))
         for matcher in self.spine[1:]:
             above = dict.fromkeys(user for node in nodes for user in search.users_beyond(node))
@@ -146,9 +141,7 @@ class Up:
         get = search.bindings.get
         reached: dict[Pattern, Some] = {}
         for matcher, below in self.parts:
-            bound = get(matcher.pattern, path)
-            if bound is not None:
-                reached[matcher.pattern] = [bound]
+            if get(matcher.pattern, path) is not None:
                 continue
             given: list[Some] = []
             for pattern in below:
