@@ -52,7 +52,7 @@ class Guard:
         node = None
         if owner is not None:
             node = search.bindings.get(owner, path)
-            if node is None and not (isinstance(owner, pat.Variadic) and (owner, path) in search.bindings.counts):
+            if node is None and (owner, path) not in search.bindings.counts:  # a segment has no node
                 return True
         evaluator = Evaluator(MatchScope(search.bindings, path), search.bindings.symbols(owner, path))
         actual: Any = None
@@ -269,62 +269,66 @@ class Equal(Guard):
         return None
 
 
-class OneUser(Guard):
-    """The guard that a node has exactly one user, where being an output of the graph counts as one."""
+class UseGuard(Guard):
+    """A guard on the uses of a pattern's node; without a pattern, of every inner node."""
 
     __slots__ = ("pattern",)
 
-    def __init__(self, constraint: pat.Unique, carrier: Pattern | None) -> None:
-        super().__init__(constraint.pattern if carrier is None else carrier, "uses", Literal(1), None)
-        self.pattern = constraint.pattern
+    def __init__(self, pattern: Pattern | None, carrier: Pattern | None, what: str, expected: Any) -> None:
+        super().__init__(pattern if carrier is None else carrier, what, Literal(expected), None)
+        self.pattern = pattern
 
     def references(self) -> Iterator[Pattern]:
-        yield self.pattern
+        if self.pattern is not None:
+            yield self.pattern
+
+    def node(self, search: MatchSearch, path: AttrPath) -> Node | None:
+        """The node of the pattern; ``None`` if the owner of the constraint is not part of the match."""
+        assert self.pattern is not None
+        return search.bindings.get(self.pattern, path) if is_bound(self, search, path) else None
+
+
+class OneUser(UseGuard):
+    """The guard that a node has exactly one user, where being an output of the graph counts as one."""
+
+    __slots__ = ()
 
     def check(self, search: MatchSearch, path: AttrPath) -> bool:
-        node = search.bindings.get(self.pattern, path)
-        if node is None or not is_bound(self, search, path) or len(node.users) + (node in search.outputs) == 1:
+        node = self.node(search, path)
+        if node is None or len(node.users) + (node in search.outputs) == 1:
             return True
         found: list[Node | str] = list(node.users)
         return search.miss(self.pattern, node, "uses", 1, found + ["the graph's output"] * (node in search.outputs))
 
 
-class Output(Guard):
+class Output(UseGuard):
     """The guard that a node is an output of the graph."""
 
-    __slots__ = ("pattern",)
-
-    def __init__(self, constraint: pat.IsOutput, carrier: Pattern | None) -> None:
-        super().__init__(constraint.pattern if carrier is None else carrier, "place", Literal("output"), None)
-        self.pattern = constraint.pattern
-
-    def references(self) -> Iterator[Pattern]:
-        yield self.pattern
+    __slots__ = ()
 
     def check(self, search: MatchSearch, path: AttrPath) -> bool:
-        node = search.bindings.get(self.pattern, path)
-        if node is None or not is_bound(self, search, path) or node in search.outputs:
+        node = self.node(search, path)
+        if node is None or node in search.outputs:
             return True
         return search.miss(self.pattern, node, "place", "an output of the graph", "an inner node")
 
 
-class UsedOutside(Guard):
-    """The guard that a node is used outside the match, or that it is not; without a pattern, of every inner node."""
+class UsedOutside(UseGuard):
+    """The guard that a node is used outside the match, or that it is not."""
 
-    __slots__ = ("outputs", "pattern", "used")
+    __slots__ = ("outputs", "used")
 
     def __init__(
         self, pattern: Pattern | None, used: bool, outputs: tuple[Pattern, ...] = (), *, carrier: Pattern | None = None
     ) -> None:
-        super().__init__(pattern if carrier is None else carrier, "use outside", Literal(used), None)
-        self.pattern = pattern
+        super().__init__(pattern, carrier, "use outside", used)
         self.used = used
         self.outputs = outputs
 
     def check(self, search: MatchSearch, path: AttrPath) -> bool:
         if self.pattern is not None:
-            node = search.bindings.get(self.pattern, path)
-            return node is None or not is_bound(self, search, path) or self._check(search, self.pattern, node)
+            node = self.node(search, path)
+            return node is None or self._check(search, self.pattern, node)
         ends = {node for output in self.outputs for node in search.bindings.all_of(output)}
         taken = [(node, owner) for node, owner in search.taken.items() if not path or owner[1] == path]
         return all(node in ends or self._check(search, owner[0], node) for node, owner in taken)
@@ -342,7 +346,8 @@ class UsedOutside(Guard):
 
 def is_bound(guard: Guard, search: MatchSearch, path: AttrPath) -> bool:
     """True if the owner of a constraint is part of the match."""
-    return guard.owner is None or search.bindings.get(guard.owner, path) is not None
+    assert guard.owner is not None
+    return search.bindings.get(guard.owner, path) is not None
 
 
 def guard_of(constraint: pat.Constraint, carrier: Pattern | None = None) -> Guard | None:
@@ -351,9 +356,9 @@ def guard_of(constraint: pat.Constraint, carrier: Pattern | None = None) -> Guar
         case pat.AttrEqual():
             return Equal(constraint, carrier)
         case pat.Unique():
-            return OneUser(constraint, carrier)
+            return OneUser(constraint.pattern, carrier, "uses", 1)
         case pat.ExternUse(pattern, used):
             return UsedOutside(pattern, used, carrier=carrier)
         case pat.IsOutput():
-            return Output(constraint, carrier)
+            return Output(constraint.pattern, carrier, "place", "output")
     return None

@@ -8,7 +8,7 @@ from itertools import chain
 from gsl import pat
 from gsl.errors import PatternError
 from gsl.match.bindings import N
-from gsl.match.guard import Distinct, Everywhere, Guard, LiteralValue, Scopes, UsedOutside, guard_of, guards_of
+from gsl.match.guard import Distinct, Everywhere, Guard, Scopes, UsedOutside, guard_of, guards_of
 from gsl.match.machine import Goals
 from gsl.match.many import RepeatMatcher, SegmentMatcher, VariadicMatcher
 from gsl.match.matchers import (
@@ -354,7 +354,7 @@ def mark_closed(start: Lowered) -> None:
             and beneath.isdisjoint(start.plan.required)
             and beneath.isdisjoint(related)
             and all(user in inside for pattern in beneath for user in above[pattern])
-            and all(_is_about(guard, inside) for pattern in inside for guard in start.matchers[pattern].guards)
+            and all(inside.issuperset(each.references()) for part in inside for each in start.matchers[part].guards)
         )
 
 
@@ -363,10 +363,3 @@ def _is_plain(pattern: Pattern) -> bool:
     if isinstance(pattern, pat.Call) and isinstance(pattern.op, pat.OpClass) and pattern.op.joint:
         return False
     return isinstance(pattern, _PLAIN)
-
-
-def _is_about(guard: Guard, inside: set[Pattern]) -> bool:
-    """True if a guard looks at no other patterns than these."""
-    if type(guard) not in (Guard, LiteralValue):
-        return False
-    return guard.owner in inside and inside.issuperset(guard.references())
