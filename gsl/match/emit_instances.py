@@ -189,7 +189,6 @@ def _places(emitter: Emitter) -> tuple[int, int, int]:
 
 def _first(emitter: Emitter, matcher: VariadicMatcher, node: str, path: AttrPath, rest: Goals) -> None:
     """The first operand of a tuple, and then the others."""
-    _demand_plain(emitter, matcher.pattern.templates, path)
     first = emitter.variable(emitter.above[node] | {node})
     others = emitter.out.variable()
     emitter.out.line(f"{first}, *{others} = {node}.operands")
@@ -269,7 +268,6 @@ def _segment(
         emitter.undo(mark)
 
     def some() -> None:
-        _demand_plain(emitter, matcher.pattern.templates, path)
         first = emitter.variable(emitter.above[node] | {node})
         out.fail_if(f"{place} >= {end}")
         out.line(f"{first} = {node}.operands[{place}]")
@@ -321,9 +319,8 @@ def _body(
     guards: list[Guard], first: int, kind: type[SearchWriter] = SearchWriter,
 ) -> tuple[str, Many, Emitter]:  # fmt: skip
     """Write the function that gives the instances at a node: an expression for it, its results, and what wrote it."""
-    _demand_plain(emitter, matcher.pattern.templates, path[:-1])
-    if emitter.plan.fuzzy:
-        raise NotCompiled  # instances would skip nodes of their own
+    if path[:-1] or emitter.plan.fuzzy:
+        raise NotCompiled  # instances within instances, or that would skip nodes of their own
     own = ["this", "number"] if isinstance(matcher, VariadicMatcher) else ["this"]
     within = emitter.inside(matcher.pattern.templates)
     several = [each for many in within.many.values() for each in (many.var, many.taken or "") if each.isidentifier()]
@@ -367,12 +364,6 @@ def _layout(
     joint = {op: variables.index(var) for op, var in list(within.operators.items())[outside[2] :]}
     head = bindings.head(inner, path)
     return Layout(templates, own, variables.index(head) if head in variables else 0, first, chosen, joint), variables
-
-
-def _demand_plain(emitter: Emitter, templates: Sequence[Pattern], path: AttrPath) -> None:
-    """NotCompiled for instances within instances."""
-    if path or any(len(emitter.plan.scopes[p]) > 1 for p in templates):
-        raise NotCompiled
 
 
 def _joint(pattern: Pattern) -> OpClass | None:
