@@ -12,11 +12,11 @@ from hypothesis import given, settings
 
 from gsl import attr, attr_eq, fork_to, is_op, op, pat
 from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Graph, Node, TensorType, TupleType, Type
-from gsl.match import Match, MatchSearch, Plan, Start, UseLists, emit
+from gsl.match import Match, MatchSearch, Plan, Start, UseLists, emit, emit_guards
 from gsl.pat import Pattern
 from tests import tiers
-from tests.helpers.graphs import infer_type
-from tests.match.random_cases import graphs, sources
+from tests.helpers.graphs import Builder, graph, infer_type
+from tests.match.random_cases import UNARY, graphs, sources
 from tests.match.test_complete import QUICK, compiled
 from tests.tiers import examples
 from tests.use import test_complete as use_style
@@ -192,3 +192,35 @@ def test_every_construct(name: str) -> None:
     both_ways(plan, dense(5000 if tiers.chosen == "long" or name in RARE else 2000), counts)
     assert counts["none"] > 0
     assert counts["one"] + counts["several"] > 0 or name in ("another type", "a condition without a value")
+
+
+def sums(number: int) -> Pattern:
+    return sums(number - 1) + pat.Wildcard() if number else pat.Wildcard()
+
+
+def choices(number: int) -> Pattern:
+    """The alternatives are beside each other, so that each one is written for all ways through those before it."""
+    below = choices(number - 1) if number else pat.Wildcard()
+    return op.Subtract(below, op.ReLU(pat.Wildcard()) | op.Tanh(pat.Wildcard()) | pat.Wildcard())
+
+
+def towers() -> Graph:
+    """Sums of sums, and differences of differences."""
+
+    def make(b: Builder) -> list[Node]:
+        total = difference = x = b.input("x", 4)
+        for number in range(emit_guards.MOST_LOOPS + 2):
+            total = b.call("add", total, x)
+            difference = b.call("subtract", difference, b.call(UNARY[number % 2], x))
+        return [total, difference]
+
+    return graph(make)
+
+
+@pytest.mark.parametrize("source", [sums(emit_guards.MOST_LOOPS + 2), choices(5)])
+def test_what_is_nested_too_deep_or_too_long_is_left_to_the_search(source: Pattern) -> None:
+    plan = Plan([source])
+    assert not is_written(plan.start(source))
+    counts = Counter[str]()
+    both_ways(plan, towers(), counts)
+    assert counts["none"] > 0 < counts["one"] + counts["several"]
