@@ -131,7 +131,7 @@ class Emitter(Machine[str]):
     def leave(self, goals: Goals) -> None:
         """Leave goals to a search that has bound as much; NotCompiled if they are not of the source alone."""
         left = []
-        while goals is not END and goals[0] is not Emitter.end:
+        while goals[0] is not Emitter.end:
             function, argument, path, goals = goals
             if not (ismethod(function) or function in (check_all, climb)):
                 raise NotCompiled

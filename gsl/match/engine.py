@@ -258,7 +258,7 @@ class MatchSearch(Machine[Node]):
                 return use_list
         found: dict[Node, None] = {}
         accepts = matcher.accepts
-        for node in below[0] if len(below) == 1 else chain.from_iterable(below):
+        for node in chain.from_iterable(below):
             before = len(found)
             for user in (node,) if matcher.same_node else self.users_beyond(node):
                 if accepts is None or accepts(user.op):
@@ -280,8 +280,6 @@ class MatchSearch(Machine[Node]):
 
     def relate(self, link: Link, operand: Node, user: Node, key: Any, rest: Goals) -> Goals | None:
         ways = self.ways(link, operand, user)
-        if not ways:
-            return None
         if ways == [()]:
             self.record(self.related, key, True)
             return rest
