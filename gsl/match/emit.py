@@ -384,7 +384,7 @@ class Emitter(Machine[str]):
     def in_order(self, nodes: str) -> str:
         """A list of nodes sorted as they stand in the graph; an iterator is in order."""
         is_sorted = f"{nodes}.__class__ is not list or len({nodes}) < 2"
-        return f"({nodes} if {is_sorted} else sorted({nodes}, key={self.of(_INDEX)}))"
+        return f"({nodes} if {is_sorted} else sorted({nodes}, key={self.of(_index)}))"
 
     def users(self, matcher: Matcher, below: Sequence[Some], *, last: bool) -> Some:
         new, given = self.variable(), self._if_plausible(matcher)
@@ -519,4 +519,4 @@ def _has_one_form(spec: OpSpec, name: str) -> bool:
     return attribute is not None and attribute.normalise is None and attribute.derive is None and spec.joint is None
 
 
-_INDEX = attrgetter("index")
+_index = attrgetter("index")

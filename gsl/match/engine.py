@@ -66,7 +66,7 @@ class UseLists:
             if nodes is not None and len(nodes) <= 2 * len(node.users):
                 return nodes
         found = [user for user in node.users if ops is None or user.op in ops]
-        return sorted(found, key=attrgetter("index"))
+        return sorted(found, key=_index)
 
     def apart(
         self, group: VariadicMatcher, first: Node, outputs: Container[Node], blocked: Collection[Node]

@@ -145,9 +145,9 @@ class LiteralValue(Guard):
         return equal_literal(expected, actual) or equal_in_single(expected, node)
 
     def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
+        assert node is not None
         expected = evaluator.value(self.expected)
-        equal = equal_literal(expected, actual) or (node is not None and equal_in_single(expected, node))
-        return equal, expected
+        return self.fits(expected, actual, node), expected
 
 
 class Everywhere(Guard):
