@@ -290,7 +290,7 @@ class Dependents:
                 own = self.places.get(node)
                 place, bits = (bisect_left(self.indices, node.index), 0) if own is None else (own, 1)
                 for above, more in map(known.__getitem__, users):
-                    if above - place <= WINDOW:
+                    if 0 <= above - place <= WINDOW:
                         bits |= more << (above - place)
                 known[node] = place, bits & (2 << WINDOW) - 1
         return [known[node][1] for node in self.nodes]
