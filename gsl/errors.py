@@ -11,6 +11,7 @@ import importlib
 import inspect
 import os
 import pickle
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -145,6 +146,15 @@ def missing_package(error: ModuleNotFoundError) -> ImportError:
     if error.name not in PACKAGES:
         return error
     return MissingPackageError(f"this needs the package {error.name}, which is not installed: {PACKAGES[error.name]}")
+
+
+def is_exhaustion(error: BaseException) -> bool:
+    """True for an error for want of memory or stack, which tells nothing of what was asked for."""
+    return isinstance(error, (MemoryError, RecursionError)) or bool(_EXHAUSTED.search(str(error)))
+
+
+_EXHAUSTED = re.compile(r"out of memory|not enough memory|allocate memory|bad_alloc|recursion depth")
+"""What torch, TVM and onnxruntime say of it in errors of other classes."""
 
 
 class ExchangeError(GSLError, ValueError):

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gsl.errors import is_exhaustion
 from gsl.kernels.layers import CONV2D, LINEAR, Window, added, conv_formula, conv_plain, finished
 from gsl.kernels.operator import ACTIVATIONS, Kernel, add_kernel, fastest, packed
 
@@ -111,7 +112,9 @@ def _by_cudnn(own: Tensor, window: Window, call: tuple[Tensor | None, ...]) -> K
 
     try:
         run(*call)  # type: ignore[arg-type]
-    except RuntimeError:
+    except RuntimeError as error:
+        if is_exhaustion(error):
+            raise
         return None
     return run
 

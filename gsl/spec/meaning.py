@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Final
 
+from gsl.errors import is_exhaustion
 from gsl.graph.types import SymDim, TensorType, TupleType, Type, dim
 from gsl.spec.normalise import is_number
 from gsl.spec.spec import OpSpec, Trait, Types
@@ -420,7 +421,9 @@ def _type_by_run(
         with mode, torch.no_grad(), torch._C._DisableAutocast(), quiet():
             found = type_of(_run(torch, spec, tuple(map(made, operands)), concrete(dict(attrs))))
     except Exception as error:
-        # Whatever torch's kernels raise, the call is ill-typed; the first line has the reason.
+        if is_exhaustion(error):
+            raise
+        # Whatever else torch's kernels raise, the call is ill-typed; the first line has the reason.
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ValueError(f"{spec.name}: {reason}") from None
     if found is None:

@@ -11,7 +11,7 @@ import pytest
 import sympy
 
 from gsl.graph import SymDim, TensorType, TupleType
-from gsl.spec import find
+from gsl.spec import find, meaning
 from gsl.spec.meaning import evaluate, from_torch, infer
 
 pytestmark = pytest.mark.torch
@@ -146,6 +146,27 @@ def test_nothing_is_allocated_and_repeated_calls_are_fast() -> None:
     for _ in range(100):
         type_of("add", (huge, huge), {})
     assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(), RecursionError(), KeyboardInterrupt(),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory"),
+    ],
+    ids=["memory", "stack", "interrupt", "allocator"],
+)  # fmt: skip
+@pytest.mark.parametrize("size", [7, B], ids=["known", "symbolic"])
+def test_what_the_process_lacks_is_not_said_of_a_call(error: BaseException, size: Any) -> None:
+    def fail(*_: object) -> Any:
+        raise error
+
+    meaning._infer_cached.cache_clear()  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meaning, "_run", fail)
+        with pytest.raises(type(error)):
+            type_of("matmul", (f32(size, 5), f32(5, 3)), {})
+    assert type_of("matmul", (f32(size, 5), f32(5, 3)), {}) == f32(size, 3)
 
 
 def test_the_division_of_torch_is_that_of_sympy() -> None:

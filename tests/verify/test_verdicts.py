@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from gsl import Refuted, Subst, Supported, Unchecked, attr, attr_eq, op, pat
 from gsl.errors import PatternError
 from gsl.rules import MODULE_FUSION, RULES
 from gsl.verify import Verdict, verify
+from gsl.verify.models.algebra import run_program
 from tests.verify.wrong import WRONG
 
 x, y, w = pat.Wildcard(), pat.Wildcard(), pat.Param()
@@ -349,6 +351,21 @@ def test_no_global_state_is_touched() -> None:
     before = state()
     WRONG["exchanged operands"].make().verify(max_examples=30)
     assert state() == before
+
+
+@pytest.mark.parametrize("side", [0, 1], ids=["source", "target"])
+def test_a_lack_of_memory_is_no_difference(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = count()
+
+    def run(program: Any, values: Any) -> Any:
+        if next(runs) == 20 + side:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return run_program(program, values)
+
+    monkeypatch.setattr("gsl.verify.models.methods.run_program", run)
+    x = pat.Wildcard()
+    with pytest.raises(torch.OutOfMemoryError):
+        verify(Subst(op.ReLU(op.ReLU(x)), op.ReLU(x)), max_examples=40)
 
 
 # Mutation

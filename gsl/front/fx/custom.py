@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-from gsl.errors import FrontEndError, PatternError
+from gsl.errors import FrontEndError, PatternError, is_exhaustion
 from gsl.front.fx.library import define, maker, registered
 from gsl.front.fx.spellings.table import Native
 from gsl.front.tree import Canon
@@ -361,7 +361,9 @@ def disagreement(
     expected = native.meaning(*values, **attrs)
     try:
         found = run_operator(native, values, attrs)
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError) as error:
+        if is_exhaustion(error):
+            raise
         return None
     pairs = zip(*(each if isinstance(each, (tuple, list)) else (each,) for each in (expected, found)))
     for number, (mine, theirs) in enumerate(pairs):

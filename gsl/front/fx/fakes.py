@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
+from gsl.errors import is_exhaustion
 from gsl.front.fx.devices import check_joint
 from gsl.front.fx.handle import calls_of
 from gsl.front.fx.on_meta import own_function, run_on_meta
@@ -444,6 +445,8 @@ class Fakes:
                     return getattr(args[0], node.target)(*args[1:], **kwargs)
                 return node.target(*args, **kwargs)
             except Exception as error:
+                if is_exhaustion(error):
+                    raise
                 check_joint(node, map(self.values.value, node.all_input_nodes), error)
                 # The type of the view stands in for what can't be run on fakes.
                 return UNKNOWN

@@ -15,7 +15,7 @@ from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._mode_utils import no_dispatch
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, is_exhaustion
 from gsl.front.core import infer as core
 from gsl.front.core.handle import Handle, handle_of, is_literal
 from gsl.front.fx.devices import Devices, is_created, is_placed
@@ -151,12 +151,14 @@ def _run_on_fakes(
             pass
         except _NOT_UNDERSTOOD:
             return None
-        except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        except Exception as error:
+            if is_exhaustion(error):
+                raise
+            if not isinstance(error, (RuntimeError, ValueError, IndexError, TypeError)):
+                # Whatever stands in the way, the call is not understood: it has no type, which is no error.
+                return None
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{op_name(op)}: {reason}") from None
-        except Exception:
-            # Whatever stands in the way, the call is not understood: it has no type, which is no error.
-            return None
     return _run_on_zeros(op, operands, attrs) if sizes is None else None
 
 
@@ -170,7 +172,9 @@ def _run_on_zeros(op: Op, operands: Sequence[_Operand], attrs: Mapping[str, Any]
     with torch.no_grad():
         try:
             return type_of_value(_run(op, [operand.tensor(torch.zeros) for operand in operands], attrs))
-        except Exception:
+        except Exception as error:
+            if is_exhaustion(error):
+                raise
             # Zeros may not be what it takes.
             return None
 

@@ -11,6 +11,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.shape_prop import TensorMetadata
 
+from gsl.errors import is_exhaustion
 from gsl.front.tree import LiteralOperand
 from gsl.graph import TensorType, TupleType, Type, dtype_name
 from gsl.spec.meaning import from_torch, has_symbols, quiet
@@ -284,7 +285,9 @@ def propagate(gm: fx.GraphModule, inputs: Sequence[Any]) -> dict[fx.Node, Any]:
     try:
         with mode, torch.no_grad(), quiet():
             Recorder(faked(gm, mode), graph=gm.graph).run(*fakes, enable_io_processing=False)
-    except Exception:
+    except Exception as error:
+        if is_exhaustion(error):
+            raise
         # Data-dependent control and foreign code can't be run on fakes: types are then unknown from there on.
         return values
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, is_exhaustion
 from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.onnx import opaque
@@ -61,8 +61,10 @@ def _inferred(model: ir.Model) -> Mapping[str, tuple[Any, Any]]:
             )
             for info in (*graph.value_info, *graph.output)
         }
-    except Exception:
-        # Whatever onnx finds wrong: then there are no types.
+    except Exception as error:
+        if is_exhaustion(error):
+            raise
+        # Whatever else onnx finds wrong: then there are no types.
         return {}
     # For attention on three axes, onnx 1.23 takes a last size that is not known for 0.
     for name in [name for node in graph.node if node.op_type == "Attention" for name in node.output if name in found]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import ir, relax
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, is_exhaustion
 from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.core.opaque import body_of
@@ -100,7 +100,9 @@ class Infer:
             builder = relax.BlockBuilder() if self.loaded is None else self.loaded.scope.builder
             call = builder.normalize(call)
         except Exception as error:
-            # Whatever Relax raises, the call is ill-typed.
+            if is_exhaustion(error):
+                raise
+            # Whatever else Relax raises, the call is ill-typed.
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise ValueError(f"{op_name(op)}: {reason}") from None
         return type_of(call, self.dims, lambda var: None)

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 import torch
 
+from gsl.errors import is_exhaustion
 from gsl.graph import TUPLE, TensorType
 from gsl.spec import TABLE
 from gsl.verify import kinds
@@ -127,6 +128,8 @@ class Algebra:
         try:
             return self(step.op, *operands, **step.attrs)
         except (ValueError, RuntimeError, ArithmeticError, IndexError) as error:
+            if is_exhaustion(error):
+                raise
             # What a kernel does not take, or a number that no residue stands for.
             raise UncoveredCall(f"{step.op}: {error}") from None
 
@@ -146,6 +149,8 @@ class Algebra:
         try:
             return real_call(step, [real_operand(x) if isinstance(x, float) else x for x in operands])
         except Exception as error:
+            if is_exhaustion(error):
+                raise
             raise UncoveredCall(f"{step.op}: {error}") from None
 
 

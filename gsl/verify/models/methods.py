@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from gsl.errors import is_exhaustion
 from gsl.graph import Graph, TensorType
 from gsl.pat.typed import Domain
 from gsl.verify.kinds import PRODUCTS
@@ -191,12 +192,16 @@ class Tensors:
         """True if any output differs on these values."""
         try:
             expected = run_program(self.first, values)
-        except Exception:
+        except Exception as error:
+            if is_exhaustion(error):
+                raise
             # The source is not defined here, so that nothing is asked of the target.
             return False
         try:
             found = run_program(self.second, values)
         except Exception as error:
+            if is_exhaustion(error):
+                raise
             text = (str(error).strip() or type(error).__name__).splitlines()[0]
             self.differences = dict.fromkeys(range(len(expected)), Difference("undefined", None, "a value", text))
             self.inputs = values
@@ -373,11 +378,15 @@ def difference_at(before: Graph, after: Graph, numbers: CornerNumbers, seed: int
     with torch.no_grad():
         try:
             expected = run_program(first, drawn)
-        except Exception:
+        except Exception as error:
+            if is_exhaustion(error):
+                raise
             return None
         try:
             found = run_program(second, drawn)
         except Exception as error:
+            if is_exhaustion(error):
+                raise
             return f"the target fails: {str(error).strip().splitlines()[0]}"
     rounds = numbers == "huge" and any(value.is_floating_point() for value in drawn.values())
     for number, (x, y) in enumerate(zip(expected, found)):

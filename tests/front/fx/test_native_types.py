@@ -12,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from gsl import Subst, Workload, op, pat
+from gsl.errors import RewriteError
 from gsl.front.fx.fakes import Fakes, MetadataFields
 from gsl.front.fx.values import Values
 
@@ -198,3 +199,24 @@ def test_a_leaf_has_the_shape_of_a_native_call_that_takes_one() -> None:
     assert list(equal.match(old)) == []
     rows = Subst(y - z, y + op.Negative(z), where=y.shape[0] == 2, name="two rows")
     assert len(list(rows.match(old))) == 1
+
+
+def test_a_type_that_memory_was_lacking_for_is_found_later() -> None:
+    lacking = [True]
+
+    @torch.library.custom_op("gsl_tests::lacking", mutates_args=())
+    def double(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @double.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        if lacking:
+            raise MemoryError
+        return torch.empty_like(x)
+
+    wl = Workload.from_torch(layers(), (torch.randn(2, 8),))
+    rule = Subst(BIASED, pat.Call(torch.ops.gsl_tests.lacking.default, x), name="native")
+    with pytest.raises(RewriteError, match="MemoryError"):
+        rule(wl)
+    lacking.clear()
+    assert rule(wl).trace.count() == 2

@@ -11,6 +11,7 @@ import numpy as np
 from tvm import relax, tirx
 from tvm.relax.expr import _update_type
 
+from gsl.errors import is_exhaustion
 from gsl.front.core.infer import require_finite, shortest
 from gsl.front.tree import Canon
 from gsl.front.tvm.spellings import TvmCall, TvmLowering, function, is_float, unread_unless
@@ -115,6 +116,8 @@ class RelaxLowering(TvmLowering[RelaxScope]):
             expr = function(self.functions, name)(*args, **given)
             _update_type(expr, expr.op.get_attr("FInferType")(expr, self.target.builder))
         except (TypeError, ValueError, RuntimeError) as error:
+            if is_exhaustion(error):
+                raise
             raise ValueError(str(error).strip().splitlines()[0]) from None
         return expr
 
