@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
@@ -164,7 +164,11 @@ class Checker:
 
     def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
         """Refuse a replacement of another type, one that drops or moves effects or closes a cycle, and an exchange of
-        places."""
+        places. New exchanges between processes are marked as such, so that none is dropped."""
+        if self.graph.exchanges is not None:
+            for node in replacement.created:
+                if node.opaque and self.graph.exchanges(node.op):
+                    node.effect = Effect.EXCHANGES
         for old, new in zip(replacement.old, replacement.new):
             if old.type is None or new.type is None:
                 if self.typed and old is not new:
@@ -289,11 +293,13 @@ class Checker:
         return set(shown(node, self.outputs, self.is_view)).difference(self.written.values())
 
     def applied(self, replacement: Replacement) -> None:
-        """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges."""
-        if self.graph.exchanges is not None:
-            for node in replacement.created:
-                if node.opaque and self.graph.exchanges(node.op):
-                    node.effect = Effect.EXCHANGES
+        """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges have
+        places of their own."""
+        made = [node for node in replacement.created if node.effect is Effect.EXCHANGES]
+        if made:
+            _put(replacement)
+            for node in made:
+                insort(self.effects, node, key=_index)
         if self.changed:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:
@@ -305,6 +311,16 @@ def reused(replacement: Replacement, inner: Iterable[Node]) -> set[Node]:
     covered = set(inner)
     roots = covered.intersection(replacement.used)  # none, nearly always
     return set(reached(roots, lambda node: covered.intersection(node.operands))) if roots else roots
+
+
+def _put(replacement: Replacement) -> None:
+    """Put each new node where the first of the replaced ones stood whose replacement needs it, and not lower."""
+    left = set(replacement.created)
+    for old, new in sorted(zip(replacement.old, replacement.new), key=lambda pair: pair[0].index):
+        needed = set(reached(left & {new}, lambda node: left & set(node.operands)))
+        for node in needed:
+            node.index = max(node.index, old.index)
+        left.difference_update(needed)
 
 
 def _drops(replacement: Replacement, inner: Sequence[Node]) -> None:

@@ -537,6 +537,38 @@ def test_an_exchange_that_a_rewrite_makes_is_one_from_then_on() -> None:
     assert ops(new) == [str(exchanged), "zeros"]
 
 
+def test_an_exchange_that_nothing_uses_is_replaced_by_one() -> None:
+    def make(b: Builder) -> Node:
+        data = b.input("x", 4)
+        b.call("tanh", data, effect=Effect.EXCHANGES)
+        return b.call("exp", data)
+
+    view = graph(make)
+    view.exchanges = lambda op: op is exchanged
+    new, _ = rewritten(Subst(op.Tanh(x), pat.Call(exchanged, x), name="r"), view, numbers=False)
+    assert ops(new) == [str(exchanged), "exp"]
+
+
+def test_a_new_exchange_has_its_place_in_the_same_round() -> None:
+    """It stands where the call was that it replaces, also if its operands stand far above."""
+
+    def make(b: Builder) -> list[Node]:
+        first, second = b.input("x", 4), b.input("y", 4)
+        relu, tanh = b.call("nn.relu", first), b.call("tanh", first)
+        return [tanh, b.call("add", relu, b.call("tanh", second)), relu]
+
+    view = graph(make)
+    view.exchanges = lambda op: op is exchanged
+    makes = Subst(op.Tanh(x), pat.Call(exchanged, x), name="makes", priority=1)
+    relu = op.ReLU(x)
+    across = Subst([relu, relu + y], [x * y, x - y], name="across")
+    new, trace = rewritten(RuleSet([makes, across]), view, numbers=False)
+    assert ops(new) == ["nn.relu", str(exchanged), str(exchanged), "add"]
+    assert reasons(trace) == [
+        "%exchanged has an effect (exchanges) and stands between the matched nodes, which would be moved across it"
+    ]
+
+
 def test_a_new_exchange_has_its_place_in_the_next_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also in rounds that look at a part of the graph, which may leave the nodes out of order."""
     monkeypatch.setattr(near, "LEAST", 0)
