@@ -28,6 +28,9 @@ class Operator:
     def __repr__(self) -> str:
         return f"op.{self.spec.cls}"
 
+    def __reduce__(self) -> str:
+        return self.spec.cls
+
 
 _CLASSES = {spec.cls: Operator(spec) for spec in TABLE.values()}
 

@@ -79,6 +79,11 @@ def test_patterns(name: str) -> None:
     assert [each.location for each in before] == [each.location for each in after]
 
 
+def test_operators() -> None:
+    assert pickle.loads(pickle.dumps(op.ReLU)) is op.ReLU
+    assert copy.deepcopy(op.ReLU) is op.ReLU
+
+
 def test_the_same_object_is_the_same_node_again() -> None:
     x, first, both = again((X, RELU, op.Add(RELU, RELU)))
     assert both.operands == (first, first)

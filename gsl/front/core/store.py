@@ -150,10 +150,10 @@ class Storer(ABC):
 
 
 def foreign(node: Node, framework: str) -> FrontEndError:
-    """The error for a node of a view of another program."""
+    """The error for a node of a view of another program, or of this one as it was before."""
     return FrontEndError(
-        f"{node.name}: the view was not loaded from this program of {framework}; store takes a view that load() of the "
-        "same program made"
+        f"{node.name}: the view was not loaded from this program of {framework}, or the program was changed since then; "
+        "store takes a view that load() of the same program made, and what was changed needs a new workload"
     )
 
 

@@ -292,6 +292,15 @@ def test_views_of_another_program_are_refused() -> None:
         first.update(second.load())
 
 
+def test_a_workload_of_a_graph_that_was_changed_since_tells_so() -> None:
+    module = fx.symbolic_trace(lambda a: (a * a.sigmoid()).relu())
+    workload = Workload.from_fx(module)
+    assert workload.graph.nodes
+    rewrite(module, SILU)
+    with pytest.raises(FrontEndError, match="or the program was changed since then"):
+        Subst(op.ReLU(x), op.Abs(x), name="abs")(workload)
+
+
 def test_a_program_is_loaded_and_changed_again() -> None:
     module = fx.symbolic_trace(lambda a: (a * a.sigmoid()).relu())
     program = rewrite(module, SILU)
