@@ -118,6 +118,8 @@ class InPlace(GraphBuilder):
         self._undo: list[Callable[[], object]] = []
         self._rewired: dict[fx.Node, Any] = {}
         """The old arguments of the nodes that got new ones."""
+        self._users: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        """The users, in order, of the nodes that lost some."""
         self._touched: dict[fx.Node, None] = {}
         """The nodes that are new, or have new arguments, or another place."""
         self._names: dict[fx.Node, str] = {}
@@ -136,6 +138,9 @@ class InPlace(GraphBuilder):
                 self._undo.pop()()
             for node in reversed([node for node in self.graph.nodes if node not in self.order]):
                 self.graph.erase_node(node)
+            for node, users in self._users.items():
+                for user in filter(node.users.__contains__, users):
+                    node.users[user] = node.users.pop(user)
         self._undo.clear()  # they refer to this object, which would wait for the garbage collector
         self._point.__exit__(kind, error, trace)
 
@@ -182,6 +187,9 @@ class InPlace(GraphBuilder):
     def _rewire(self, node: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         before = node.target, node.args, node.kwargs
         self._rewired[node] = before[1:]
+        for operand in node._input_nodes:
+            if operand not in self._users:
+                self._users[operand] = tuple(operand.users)
         self._undo.append(lambda: _assign(node, *before))
         self._touched[node] = None
         _assign(node, target, args, kwargs)

@@ -238,7 +238,8 @@ def test_a_failure_leaves_the_module_alone() -> None:
     """The first firing is written before the second one fails: what it did is taken back, too."""
 
     def function(a: Value) -> Value:
-        return (a * a.sigmoid()).relu().neg()
+        both = a * a.sigmoid()
+        return both.relu().neg() + both
 
     module = fx.symbolic_trace(function)
     module.graph.inserting_before(next(iter(module.graph.nodes)))
