@@ -28,7 +28,7 @@ class Operator:
     def __repr__(self) -> str:
         return f"op.{self.spec.cls}"
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> str | tuple[_typing.Any, ...]:
         return self.spec.cls
 
 

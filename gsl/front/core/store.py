@@ -152,7 +152,7 @@ class Storer(ABC):
 def foreign(node: Node, framework: str) -> FrontEndError:
     """The error for a node of a view of another program, or of this one as it was before."""
     return FrontEndError(
-        f"{node.name}: the view was not loaded from this program of {framework}, or the program was changed since then; "
+        f"{node.name}: the view was not loaded from this program of {framework}, or the program was changed since: "
         "store takes a view that load() of the same program made, and what was changed needs a new workload"
     )
 
