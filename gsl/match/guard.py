@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gsl import pat
@@ -15,7 +16,7 @@ from gsl.graph import Node
 from gsl.match.bindings import AttrPath, Bindings, MatchScope, pattern_of
 from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal
 from gsl.pat import Pattern
-from gsl.pat.variadic import references
+from gsl.pat.variadic import parts, references
 from gsl.spec import spec_of
 from gsl.spec.natives import defaults
 
@@ -61,7 +62,8 @@ class Guard:
                 actual = evaluator.value(self.expected)
                 holds, expected = not self.denies(actual), self.expected
                 if not holds and search.on_miss is not None:
-                    actual = _sides(evaluator, self.expected, actual)
+                    expected = _first_false(evaluator, self.expected)
+                    actual = _found(evaluator, expected)
             else:
                 actual = self.actual(search, node, path)
                 holds, expected = self.compare(evaluator, actual, node)
@@ -98,11 +100,38 @@ class Guard:
         return holds, expected
 
 
-def _sides(evaluator: Evaluator, node: Ast, value: Any) -> Any:
-    """The two sides of a comparison that does not hold, as text; for any other condition, its value."""
+def _first_false(evaluator: Evaluator, node: Ast) -> Ast:
+    """Of conditions that must all hold, the first one that does not."""
+    while isinstance(node, ast.Binary) and node.operator == "&":
+        node = node.right if evaluator.value(node.left) is True else node.left
+    return node
+
+
+def _found(evaluator: Evaluator, node: Ast) -> str:
+    """The sides of a comparison that does not hold, as text; of any other condition, the attributes that it reads."""
     if isinstance(node, ast.Binary) and node.operator in ("==", "!=", "<", "<=", ">", ">="):
-        return f"{evaluator.value(node.left)!r} {node.operator} {evaluator.value(node.right)!r}"
-    return value
+        sides = f"{evaluator.value(node.left)!r} {node.operator} {evaluator.value(node.right)!r}"
+        return sides + _in_the_call(evaluator, node.left, node.right)
+    read: dict[str, None] = {}
+    for part in parts(node):
+        if isinstance(part, ast.Attribute):
+            with suppress(EvaluationError):  # of an alternative that was not taken, or of an instance
+                read[f"{part!r} is {short(evaluator.value(part))}"] = None
+    return short(evaluator.value(node)) + (f" ({', '.join(reversed(read))})" if read else "")
+
+
+def _in_the_call(evaluator: Evaluator, left: Ast, right: Ast) -> str:
+    """A hint for an attribute that is compared with another form of its value, which a call may have."""
+    if isinstance(left, ast.Attribute) and isinstance(left.pattern, pat.Call) and isinstance(right, Literal):
+        assert isinstance(evaluator.scope, MatchScope)
+        node = evaluator.scope.bindings.node(left.pattern, evaluator.scope.path, evaluator.symbols)
+        try:
+            form = canonical(node, {left.name: right.value})[left.name]
+        except ValueError:
+            return ""
+        if not same(form, right.value) and same(form, node.attrs.get(left.name)):
+            return f"; {left.name}={right.value!r} in the call would match"
+    return ""
 
 
 class Distinct(Guard):

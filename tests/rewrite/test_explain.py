@@ -179,6 +179,29 @@ def test_texts(rule: Subst, expected: str) -> None:
     assert text(rule, view()) == expected
 
 
+SOFTMAX = op.Softmax(x)
+
+
+@pytest.mark.parametrize(
+    ("condition", "told"),
+    [
+        (
+            (x.ndim == 2) & (SOFTMAX.axis == -1),
+            "(nn.softmax.axis == -1), found 1 == -1; axis=-1 in the call would match",
+        ),
+        (SOFTMAX.axis == -2, "(nn.softmax.axis == -2), found 1 == -2"),
+        (
+            (SOFTMAX.axis == 0) | (x.ndim < 2),
+            "((nn.softmax.axis == 0) | (Wildcard.ndim < 2)), found False (nn.softmax.axis is 1, Wildcard.ndim is 2)",
+        ),
+    ],
+)
+def test_the_part_of_a_condition_that_fails(condition: attr.Expr, told: str) -> None:
+    view = graph(lambda b: [b.call("exp", b.call("nn.softmax", b.input("x", 2, 3), axis=-1))])
+    (miss,) = Subst(op.Exp(SOFTMAX), op.Exp(x), where=condition).explain(view).nearest
+    assert miss.reason == f"where: expected {told}"
+
+
 def test_an_explanation_is_true_when_the_rule_would_fire() -> None:
     assert Subst(op.Exp(x), x).explain(view())
     assert not Subst(op.Erf(x), x).explain(view())
