@@ -17,7 +17,7 @@ from gsl.programs.declared import DeclaredType, annotated, declared
 from gsl.programs.parameters import parameters
 from gsl.programs.samples import Sampler
 from gsl.programs.source import InputSample, rule_program
-from gsl.rewrite import Subst
+from gsl.rewrite import RuleSet, Subst
 from gsl.spec import REQUIRED, DeclaredSpec, Trait, Types
 from gsl.spec.custom import computed, is_inside_meaning, note_call
 from gsl.spec.meaning import has_symbols
@@ -223,15 +223,19 @@ class UserOperator(op.Operator):
 
     # ------------------------------------------------------------ rules
 
-    def recognise(self, *, name: str | None = None, priority: int = 0, **fixed: Any) -> Subst:
+    def recognise(
+        self, *, name: str | None = None, priority: int = 0, beside: Subst | RuleSet | None = None, **fixed: Any
+    ) -> Subst:
         """The rule from the meaning, written out, to the call.
 
-        ``fixed`` are attributes that have one value only, and optional operands that are absent (``weight=None``).
+        ``fixed`` are attributes that have one value only, and optional operands that are absent (``weight=None``);
+        ``beside`` are rules that leave programs in another form, in which the meaning is then looked for.
         PatternError where the meaning does not tell an attribute, or computes other calls for other values: fix it.
         """
         meaning, call = self._sides(fixed)
+        name = name or f"recognise {self.spec.cls}"
         return Subst.from_programs(
-            meaning, call, name=name or f"recognise {self.spec.cls}", priority=priority, **self._leaves(fixed)
+            meaning, call, name=name, priority=priority, beside=beside, **self._leaves(fixed)
         )
 
     def lower(self, *, name: str | None = None, priority: int = 0, **fixed: Any) -> Subst:

@@ -30,7 +30,7 @@ from gsl.programs.fit import (
 )
 from gsl.programs.parameters import RuleLiteral, RuleTensor, parameters
 from gsl.programs.samples import Sampler, Traced
-from gsl.programs.source import InputSample, ProgramTrace, RuleProgram, TracedNode, flattened, rule_program
+from gsl.programs.source import GraphRules, InputSample, ProgramTrace, RuleProgram, TracedNode, flattened, rule_program
 from gsl.spec import spec_of
 
 Rule = TypeVar("Rule")
@@ -41,7 +41,8 @@ MakeRule = Callable[..., Rule]
 
 
 def rule_from_programs(
-    make: MakeRule[Rule], before: Any, after: Any, where: Any, leaves: Mapping[str, Any], options: Mapping[str, Any]
+    make: MakeRule[Rule], before: Any, after: Any, where: Any, beside: GraphRules | None, leaves: Mapping[str, Any],
+    options: Mapping[str, Any],
 ) -> tuple[Rule, Mapping[str, Any]]:
     """The rule of two programs, and its leaves and literals by the names of the parameters.
 
@@ -49,14 +50,15 @@ def rule_from_programs(
     """
     shaped = [name for name, given in leaves.items() if not isinstance(given, list)]
     try:
-        programs = rule_program("before", before, shaped), rule_program("after", after, shaped)
+        programs = rule_program("before", before, shaped, beside), rule_program("after", after, shaped)
         tensors, literals = parameters(*programs, leaves)
         traces, check = Sampler(*programs, tensors, literals).traced()
     except FrontEndError as error:
         raise PatternError(str(error)) from error
+    for program, own, more in zip(programs, (traces.before, traces.after), (check.before, check.after)):
+        for other in (*zip(traces.samples, own), (check.samples[0], more[0])):
+            _check_alike(program, (traces.samples[0], own[0]), other)
     found, plain = _sides(programs, tensors, literals, traces)
-    for program, own, more in zip(programs, (found.before, found.after), (check.before, check.after)):
-        _check_alike(program, (found.samples[0], own[0]), (check.samples[0], more[0]))
     rule = make(plain.source, plain.target, where=plain.where, name=programs[0].title)
     _check_fires(rule, check, programs[0])
     if not programs[0].finished:

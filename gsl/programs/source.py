@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final, Protocol, get_origin
+from typing import Any, Final, Protocol, get_origin, runtime_checkable
 
 from gsl.errors import FrontEndError, Location, PatternError
 from gsl.graph import CONST, INPUT, PARAM, Effect, Graph, Node, Op, SymDim, TensorType, Type, dtype_name, op_name
@@ -75,25 +75,37 @@ class RuleProgram(Protocol):
         """The trace of the program for a sample. FrontEndError where it can't."""
 
 
-def rule_program(role: str, source: Any, shaped: Iterable[str]) -> RuleProgram:
-    """The program of a function, a module, or anything that a workload is made of.
+@runtime_checkable
+class GraphRules(Protocol):
+    """A rule, or a set of rules."""
+
+    def apply(self, graph: Graph, *, iterative: bool = False) -> tuple[Graph, Any]:
+        """A rewritten copy of a view, and what was rewritten."""
+
+
+def rule_program(role: str, source: Any, shaped: Iterable[str], beside: GraphRules | None = None) -> RuleProgram:
+    """The program of a function, a module, or anything that a workload is made of, in the form in which the rules
+    ``beside`` leave it.
 
     ``shaped`` are parameters that are tensors even if they have a default. A program of a function is itself.
     PatternError for anything else.
     """
+    if beside is not None and not isinstance(beside, GraphRules):
+        raise PatternError(f"beside= is a rule or a RuleSet, got {beside!r}")
     if isinstance(source, PythonProgram):
         return source
     if isinstance(source, Pattern):
         raise PatternError(f"{role}: expected a program, got {source!r}; of patterns, a rule is Subst(source, target)")
     package = type(source).__module__.partition(".")[0]
     if isinstance(source, Workload):
-        return GraphProgram(role, source)
+        return GraphProgram(role, source, beside)
     if package == "tvm":
-        return GraphProgram(role, Workload(source) if hasattr(source, "functions") else Workload.from_expr(source))
+        workload = Workload(source) if hasattr(source, "functions") else Workload.from_expr(source)
+        return GraphProgram(role, workload, beside)
     if hasattr(source, "graph_signature"):  # torch.export.ExportedProgram
-        return GraphProgram(role, Workload(source))
+        return GraphProgram(role, Workload(source), beside)
     if callable(source) and not isinstance(source, type):
-        return PythonProgram(role, source, frozenset(shaped))
+        return PythonProgram(role, source, frozenset(shaped), beside=beside)
     raise PatternError(
         f"{role}: expected a function of tensors, a module of torch, a workload, or what a workload is made of, got "
         f"{source!r}"
@@ -106,9 +118,11 @@ class PythonProgram:
     finished = False
 
     def __init__(
-        self, role: str, function: Callable[..., Any], shaped: frozenset[str] = frozenset(), make: Any = None
+        self, role: str, function: Callable[..., Any], shaped: frozenset[str] = frozenset(), make: Any = None,
+        beside: GraphRules | None = None,
     ) -> None:
         self.function = function
+        self.beside = beside
         self.make = make
         """Traces a function with tensors as a ``GraphModule``; ``None`` for ``make_fx`` before dispatch."""
         own = dict(_weights(function))
@@ -130,7 +144,7 @@ class PythonProgram:
             graph = traced(self.function, types, literals, self.weights, self.make)
         except (FrontEndError, PatternError) as error:
             raise type(error)(f"{self.title}: {error}") from error
-        return flattened(self.title, graph, self.tensors, lambda value: value)
+        return flattened(self.title, _left_by(self.beside, graph), self.tensors, lambda value: value)
 
 
 class GraphProgram:
@@ -140,10 +154,10 @@ class GraphProgram:
     literals: Mapping[str, Any] = MappingProxyType({})
     weights: frozenset[str] = frozenset()
 
-    def __init__(self, role: str, workload: Workload) -> None:
+    def __init__(self, role: str, workload: Workload, beside: GraphRules | None = None) -> None:
         self.title = f"{role} {workload.name}"
-        self.graph = workload.graph
-        leaves = [node for node in self.graph.nodes if node.op in (INPUT, PARAM)]
+        self.graph = _left_by(beside, workload.graph)
+        leaves = [node for node in workload.graph.nodes if node.op in (INPUT, PARAM)]
         self.tensors: Mapping[str, DeclaredType | None] = {node.name: _declared(node) for node in leaves}
 
     def trace(self, sample: InputSample) -> ProgramTrace:
@@ -185,6 +199,11 @@ def flattened(
             attrs = {name: number(value) for name, value in node.attrs.items()}
             nodes.append(TracedNode(CONST if node.op == PARAM else node.op, operands, attrs, type))
     return ProgramTrace(tuple(nodes), tuple(numbers[output] for output in graph.outputs), graph)
+
+
+def _left_by(rules: GraphRules | None, graph: Graph) -> Graph:
+    """A view in the form in which rules leave it."""
+    return graph if rules is None else rules.apply(graph, iterative=True)[0]
 
 
 def _named(function: Any) -> str:

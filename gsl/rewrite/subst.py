@@ -39,6 +39,7 @@ from gsl.rewrite.trace import Subject, Trace
 from gsl.spec import DeclaredSpec, OpSpec
 
 if TYPE_CHECKING:
+    from gsl.rewrite.ruleset import RuleSet
     from gsl.verify import Verdict
 
 
@@ -122,6 +123,7 @@ class Subst:
         inference_only: bool = False,
         approximate: bool = False,
         doc: str = "",
+        beside: Subst | RuleSet | None = None,
         **leaves: Any,
     ) -> Subst:
         """The rule of two programs with the same parameters, which are its leaves: what ``before`` computes is replaced
@@ -132,8 +134,9 @@ class Subst:
         as they are. ``leaves`` gives by parameter a shape of named sizes (``q="b h n d"``, ``mask="*b n m"``,
         ``ids="int64[b n]"``; annotations of jaxtyping say the same), a pattern, or, for a literal, a list of values to
         try. Equal names are equal sizes; what is not said is free. A function in ``where`` whose parameters are
-        parameters of the programs makes a condition of their patterns. The other arguments are those of a rule, whose
-        ``leaves`` are these patterns by name.
+        parameters of the programs makes a condition of their patterns. ``beside`` are rules that are applied before
+        this one, or together with it: the source is in the form in which they leave ``before``. The other arguments are
+        those of a rule, whose ``leaves`` are these patterns by name.
 
         Functions are traced with several sizes, ranks and literals; what differs becomes an expression. PatternError
         with the place where that is not possible. Needs the framework of the programs.
@@ -144,7 +147,7 @@ class Subst:
             "name": name, "priority": priority, "extern_use": extern_use, "distinct": distinct, "fuzzy": fuzzy,
             "inference_only": inference_only, "approximate": approximate, "doc": doc,
         }  # fmt: skip
-        rule, found = rule_from_programs(cls, before, after, where, leaves, options)
+        rule, found = rule_from_programs(cls, before, after, where, beside, leaves, options)
         rule.leaves = found
         return rule
 

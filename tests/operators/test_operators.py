@@ -325,6 +325,10 @@ def test_with_the_rule_book() -> None:
     wl = exported(Written())
     new = RuleSet([*NORMAL, rms_norm.recognise(priority=-1)])(wl, iterative=True)
     wl.compare(new).check()
+    for other in wl, Workload.from_exported(wl.exported.run_decompositions()):
+        new = (NORMAL + RuleSet([rms_norm.recognise(beside=NORMAL)]))(other, iterative=True)
+        assert new.trace.count("recognise rms_norm") == 1
+        wl.compare(new).check()
 
 
 def test_gradients_are_those_of_the_meaning() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from gsl import Subst, op, pat
 from gsl.errors import PatternError
-from tests.programs.functions import SHAPES, eager, fused
+from gsl.rules import IDIOMS
+from tests.programs.functions import SHAPES, eager, fused, rms
 
 HERE = "test_errors.py"
 
@@ -195,6 +196,16 @@ def test_a_branch_on_a_size() -> None:
     assert "computes other calls for other sizes: sin with x: float32[11, 13], and exp with x: float32[401" in text
 
 
+def test_another_form_beside_other_rules() -> None:
+    """It is that of a norm only where the weight does not broadcast the data."""
+
+    def program(x: Tensor, y: Tensor, weight: Tensor, *, eps: float) -> tuple[Tensor, Tensor]:
+        return rms(x + y, weight, eps=eps), x + y
+
+    text = message(program, program, weight="d", beside=IDIOMS)
+    assert "computes other calls for other sizes: input with x: float32[1, 11]" in text
+
+
 def test_sizes_of_which_nothing_says_whether_they_are_equal() -> None:
     def before(q: Tensor, k: Tensor) -> Tensor:
         return q @ k.mT * q.shape[-1] ** -0.5
@@ -239,6 +250,7 @@ def test_a_parameter_that_is_no_tensor(function: Any, message: str) -> None:
         ({"x": "b n-1"}, "'n-1' is no size"),
         ({"x": 3}, "expected a shape such as 'b n d', a pattern, or both"),
         ({"x": "half[b]"}, "half is no dtype"),
+        ({"beside": "normal"}, "beside= is a rule or a RuleSet, got 'normal'"),
     ],
 )
 def test_what_is_given_for_parameters(given: dict[str, Any], message: str) -> None:

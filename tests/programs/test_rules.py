@@ -459,6 +459,29 @@ def test_two_outputs() -> None:
     assert new.op_counts()["nn.dense"] == 1
 
 
+def test_a_source_in_the_form_in_which_other_rules_leave_it() -> None:
+    def after(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], weight, eps)
+
+    plain, normal = (
+        Subst.from_programs(rms, after, x="*b d", weight="d", name="norm", beside=beside) for beside in (None, NORMAL)
+    )
+    wl = workload(lambda x, weight: rms(x, weight, eps=1e-5).relu(), (2, 3, 4), (4,))
+    decomposed = Workload.from_exported(wl.exported.run_decompositions())
+    for other in wl, decomposed:
+        assert not plain(NORMAL(other, iterative=True)).trace.count()
+        fires(normal, NORMAL(other, iterative=True))
+        assert (NORMAL + RuleSet([normal]))(other, iterative=True).trace.count("norm") == 1
+
+    n = torch.export.Dim("n")
+    before, target = (
+        Workload.from_torch(Of(function), (torch.randn(3, 4),), dynamic_shapes=(({0: n},),))
+        for function in (lambda x: torch.relu(x.pow(2).unsqueeze(0)), lambda x: torch.relu(x * x)[None])
+    )
+    finished = Subst.from_programs(before, target, name="finished", beside=NORMAL)
+    fires(finished, NORMAL(workload(lambda x: torch.relu(x.pow(2).unsqueeze(0)), (5, 4))))
+
+
 def test_swiglu() -> None:
     def before(x: Tensor, w1: Tensor, w2: Tensor) -> Tensor:
         return F.silu(F.linear(x, w1)) * F.linear(x, w2)
