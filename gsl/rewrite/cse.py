@@ -84,7 +84,7 @@ def share_near(splicer: Splicer, touched: Iterable[Node]) -> int:
     gone = 0
     while waiting:
         node = waiting.popleft()
-        other = None if node in splicer.dead else _equal_to(node, keys)
+        other = None if node in splicer.dead else equal_to(node, keys)
         if other is not None and not _apart(splicer, other, node):
             first, second = (other, node) if other.index <= node.index else (node, other)
             waiting.extend(second.users)
@@ -103,7 +103,7 @@ def _apart(splicer: Splicer, one: Node, other: Node) -> bool:
     return all([*shown(node, splicer.outputs, is_view)] for node in (one, other))
 
 
-def _equal_to(node: Node, keys: dict[int, Hashable]) -> Node | None:
+def equal_to(node: Node, keys: dict[int, Hashable]) -> Node | None:
     """Another call that is equal to a node, looked for among the users of the operand that has the fewest."""
     if not _is_pure(node, set()):
         return None

@@ -14,6 +14,7 @@ from gsl.graph import LEAVES, Graph, Node, op_name
 from gsl.match import Match, MatchSearch, Miss
 from gsl.pat import Alt, Call, Const, OpClass, Pattern, Repeat, Seq
 from gsl.rewrite.check import Refusal
+from gsl.rewrite.cse import equal_to
 from gsl.rewrite.passes import MAX_REFUSALS, RulePass
 from gsl.rewrite.trace import Refused, Trace, rest
 from gsl.spec import OpSpec
@@ -199,7 +200,7 @@ def explain(
     told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
-        "" if found.matches else hint or _by_keyword(told) or _between(told), rule, attempt,
+        "" if found.matches else hint or _by_keyword(told) or _between(told) or _twice(misses), rule, attempt,
     )  # fmt: skip
 
 
@@ -293,6 +294,19 @@ def _between(misses: Iterable[Miss]) -> str:
         for node in tried:
             if node.op in _MAY_CHANGE_NOTHING and node.type == node.operands[0].type is not None:
                 return f"%{node.name} ({node.op}) changes nothing; rules.NORMAL takes such calls away"
+    return ""
+
+
+def _twice(misses: Iterable[tuple[Miss, Attempt]]) -> str:
+    """The hint that the graph computes a value twice, where a pattern wants one node to have several users."""
+    for miss, attempt in misses:
+        if miss.what in ("same node", "overlap", "instances"):
+            for node in dict.fromkeys(attempt.bound.values()):
+                if other := equal_to(node, {}):
+                    return (
+                        f"%{node.name} and %{other.name} are equal calls, and two nodes; a RuleSet with tidy=True lets "
+                        "one stand for both"
+                    )
     return ""
 
 

@@ -279,6 +279,20 @@ def test_the_hint_that_numbers_of_native_calls_are_given_by_keyword() -> None:
     assert "given by keyword, as k=2" in text(Subst(op.ReLU(pat.Call(topk, x, 2)), op.Tanh(x)), found)
 
 
+def test_the_hint_that_a_value_is_computed_twice() -> None:
+    def make(b: Builder) -> list[Any]:
+        data = b.input("x", 4)
+        return [b.call("add", b.call("tanh", data), b.call("exp", b.call("tanh", data)))]
+
+    twice = graph(make)
+    added = Subst(shared + op.Exp(shared), op.Tanh(x))
+    both = Subst([op.Exp(shared), op.Sqrt(shared)], [x, x])
+    hint = "hint: %tanh and %tanh_1 are equal calls, and two nodes; a RuleSet with tidy=True lets one stand for both"
+    assert hint in str(added.explain(twice))
+    assert "hint" not in str(both.explain(twice))
+    assert RuleSet([added], tidy=True).apply(twice)[1].count() == 1
+
+
 @pytest.mark.parametrize(
     ("source", "kind", "attrs", "told"),
     [
