@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from gsl.rewrite.cse import equal_to
 from gsl.rewrite.passes import MAX_REFUSALS, RulePass
 from gsl.rewrite.trace import Refused, Trace, rest
 from gsl.spec import OpSpec
-from gsl.spec.natives import argument_at
+from gsl.spec.natives import argument_at, same_function
 
 if TYPE_CHECKING:
     from gsl.match import Start
@@ -187,7 +187,7 @@ def explain(
     absent = tuple(dict.fromkeys(label for p in plan.anchors if not nodes[p] and (label := _label(p))))
     present = [p for p in plan.anchors if nodes[p]]
     hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else (
-        _in_training(absent, graph) or _written(absent, graph)
+        _in_training(absent, graph) or _written(absent, graph) or _read(plan.natives, absent, graph)
     )
     if not present:
         return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
@@ -267,6 +267,18 @@ def _written(absent: Sequence[str], graph: Graph) -> str:
                 f"%{node.name} is a call of {schema.name} that writes to its operands: torch makes a function of it "
                 "for joint_custom_pre_pass and later passes, and in run_decompositions() of an exported program"
             )
+    return ""
+
+
+def _read(natives: Iterable[Call], absent: Sequence[str], graph: Graph) -> str:
+    """The hint that the graph shows a call of torch by a canonical operator."""
+    wanted = {op: call for call in natives if call.label in absent for op in same_function(call.op)}
+    for node in graph if wanted else ():
+        reading = getattr(node.native, "reading", None)
+        for part in ("native", "call"):
+            target = getattr(getattr(reading, part, None), "target", None)
+            if not node.opaque and isinstance(target, Hashable) and target in wanted:
+                return f"%{node.name} is a call of {wanted[target].label}, which the graph shows as one of {node.op}"
     return ""
 
 

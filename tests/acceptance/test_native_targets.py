@@ -165,6 +165,19 @@ def test_a_canonical_operator_is_named(call: Any, named: str, form: str) -> None
             meet(wl)
 
 
+@pytest.mark.parametrize(("target", "attrs", "shown"), [
+    (aten.native_layer_norm, {}, "nn.layer_norm"),
+    (aten.mean.dim, {}, "mean"),
+    (aten._softmax.default, {"dim": 1}, "nn.softmax"),
+])  # fmt: skip
+def test_a_call_that_the_graph_shows_by_a_canonical_operator_is_hinted_at(target: Any, attrs: Any, shown: str) -> None:
+    """Where that operator depends on attributes that the pattern leaves out, or on a field of the result."""
+    wl = workload(net(lambda net, a: F.layer_norm(a, (4,)).softmax(1).mean(1)), (MATRIX,), "decomposed")
+    hint = Subst(pat.Call(target, x, **attrs), x).explain(wl).hint
+    assert re.fullmatch(rf"%\w+ is a call of aten\.\w+\.\w+, which the graph shows as one of {re.escape(shown)}", hint)
+    assert "hint" not in str(Subst(pat.Call(aten.topk.default, x), x).explain(wl))
+
+
 def test_a_function_that_is_read_for_some_arguments_only() -> None:
     """What the vocabulary does not cover is matched by itself."""
     wl = workload(net(lambda net, a: torch.var(a, 1, correction=3)), (MATRIX,), "traced")
