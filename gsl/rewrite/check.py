@@ -226,9 +226,10 @@ class Checker:
     def _aliases(self, replacement: Replacement, low: int) -> None:
         """Refuse a view in the place of a copy, or the other way round, where its memory is changed later."""
         for old, new in zip(replacement.old, replacement.new):
-            fresh = is_new(new) and not may_be_view(new) and not may_be_view(old) and old.op not in LEAVES
+            fresh = is_new(new) and not self.is_view(new) and not self.is_view(old) and old.op not in LEAVES
             if new is not old and not fresh:
-                node = next((n for n in seen_through((old, new)) if self.changed.get(n, -1) > low), None)
+                seen = seen_through((old, new), is_view=self.is_view)
+                node = next((node for node in seen if self.changed.get(node, -1) > low), None)
                 if node is not None:
                     call = self.lasting[bisect_left(self.lasting, self.changed[node], key=_index)]
                     raise Refusal(

@@ -391,6 +391,33 @@ def test_results_have_memory_of_their_own() -> None:
     assert second is not X
 
 
+def test_a_call_that_gives_no_view_is_replaced_where_its_operand_is_written_later() -> None:
+    """As the update of a cache, of which the next run gets the result; a view is not."""
+
+    @gsl.operator("gsl_tests::updated", cache="m d", new="n d", places="int64[n]")
+    def updated(cache: Tensor, new: Tensor, places: Tensor) -> Tensor:
+        return cache.index_copy(0, places, new)
+
+    class Cached(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(6, 8))
+
+        def forward(self, new: Tensor) -> tuple[Tensor, Tensor]:
+            full = self.cache.index_copy(0, torch.arange(3), new)
+            before = self.cache.detach()
+            self.cache.copy_(full)
+            return full.exp(), before * 2.0
+
+    wl = exported(Cached())
+    new = updated.recognise(name="updated")(wl)
+    assert new.trace.count("updated") == 1
+    wl.compare(new).check()
+    data = pat.Wildcard()
+    copied = Subst(pat.Call(torch.ops.aten.detach.default, data), data * 1.0)
+    assert "so it matters whether %detach shares its memory" in str(copied.explain(wl))
+
+
 def test_dynamic_sizes() -> None:
     sizes = {"x": {0: torch.export.Dim("n", min=2, max=64)}}
     wl = Workload.from_torch(Written(), (X,), dynamic_shapes=sizes)

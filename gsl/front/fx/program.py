@@ -103,6 +103,7 @@ class FxProgram(Extended, ABC):
         graph.writable = self._writable
         graph.admits = Admits(self._root.graph, self._values, self._devices, loader.reader.forms)
         graph.exchanges = exchanges
+        graph.gives_view = gives_view
         return graph
 
     def _loader(self) -> FxLoader:
@@ -229,7 +230,7 @@ class GraphModuleProgram(FxProgram):
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
         if self._is_called_by_torch:
-            graph.shares, graph.gives_view = shares(self._values), gives_view
+            graph.shares = shares(self._values)
             if isinstance(graph.admits, Admits):
                 graph.admits.viewed = viewed_results(self._module.graph, self._values)
         return graph
