@@ -356,6 +356,7 @@ class Graph:
         shares_bodies: bool = False,
         shares: Callable[[Node, Node], bool] | None = None,
         gives_view: Callable[[Node], bool] | None = None,
+        targets: Callable[[Node], Iterable[Any]] | None = None,
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -377,7 +378,9 @@ class Graph:
         an output may change it in place: then none may come to share the memory of an input, a weight or another
         output."""
         self.gives_view = gives_view
-        """Tells if what a call gives may be memory of its operands, however these lie; asked beside ``shares``."""
+        """Tells if what a call gives may be memory of its operands, however these lie."""
+        self.targets = targets
+        """The functions of the framework whose calls a node stands for. ``None`` where none is known by itself."""
         self.typed = typed
         """True if nodes of this kind of graph have types; where they have none, none are missed."""
         self.written: Mapping[Node, int | None] = dict(written or {})
@@ -470,5 +473,5 @@ class Graph:
         return Graph(
             new.values(), outputs, self.infer, self.canonical, written,
             typed=self.typed, writable=self.writable, admits=self.admits, exchanges=self.exchanges,
-            shares_bodies=self.shares_bodies, shares=self.shares, gives_view=self.gives_view,
+            shares_bodies=self.shares_bodies, shares=self.shares, gives_view=self.gives_view, targets=self.targets,
         )  # fmt: skip

@@ -273,11 +273,11 @@ def _written(absent: Sequence[str], graph: Graph) -> str:
 def _read(natives: Iterable[Call], absent: Sequence[str], graph: Graph) -> str:
     """The hint that the graph shows a call of torch by a canonical operator."""
     wanted = {op: call for call in natives if call.label in absent for op in same_function(call.op)}
-    for node in graph if wanted else ():
-        reading = getattr(node.native, "reading", None)
-        for part in ("native", "call"):
-            target = getattr(getattr(reading, part, None), "target", None)
-            if not node.opaque and isinstance(target, Hashable) and target in wanted:
+    if graph.targets is None or not wanted:
+        return ""
+    for node in graph:
+        for target in () if node.opaque else graph.targets(node):
+            if isinstance(target, Hashable) and target in wanted:
                 return f"%{node.name} is a call of {wanted[target].label}, which the graph shows as one of {node.op}"
     return ""
 

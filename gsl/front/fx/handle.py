@@ -4,7 +4,7 @@ its readings with their nodes; and the native node of each node."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -98,6 +98,13 @@ def native_of(node: Node) -> fx.Node | None:
         native = own.reading.native
         return native
     return next(iter(own.reads), None) if own.__class__ is FxLeaf else None
+
+
+def targets(node: Node) -> Iterator[Any]:
+    """The functions of torch whose calls a view node stands for."""
+    own: Any = node.native
+    if isinstance(own, Handle):
+        yield from (call.target for call in (own.reading.native, own.reading.call) if call is not None)
 
 
 def native_index(whole: Node, index: int) -> int:

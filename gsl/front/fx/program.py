@@ -27,7 +27,7 @@ from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.decompose import Decompositions, decompose
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
-from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, shares
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, shares, targets
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
@@ -103,7 +103,7 @@ class FxProgram(Extended, ABC):
         graph.writable = self._writable
         graph.admits = Admits(self._root.graph, self._values, self._devices, loader.reader.forms)
         graph.exchanges = exchanges
-        graph.gives_view = gives_view
+        graph.gives_view, graph.targets = gives_view, targets
         return graph
 
     def _loader(self) -> FxLoader:
