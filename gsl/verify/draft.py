@@ -171,6 +171,16 @@ class NodeDraft:
         assert found is not None
         return found
 
+    def state(self) -> dict[str, Any]:
+        """All that is known of it, for :meth:`restore`."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value.copy() if isinstance(value, (list, dict)) else value for name, value in values.items()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take back what was decided since."""
+        for name, value in state.items():
+            setattr(self, name, value)
+
     def __repr__(self) -> str:
         return f"<{self.name}: {self.op or 'leaf'}>"
 

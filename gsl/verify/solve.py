@@ -22,12 +22,13 @@ from gsl.verify.demands import Demands
 from gsl.verify.draft import ANY, Goal, NodeDraft, known_of, meet, type_of_call
 from gsl.verify.kinds import EQUALITIES
 from gsl.verify.skeleton import Skeleton
+from gsl.walk import postorder
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 DTYPES = ("float32", "int64", "float64", "bool", "int32", "float16", "uint8", "int8", "int16", "bfloat16")
 INTEGERS = ("int64", "int32", "uint8", "int8", "int16")
-MIXED = (("int64", "uint8"), ("float32", "float64"), ("int64", "float32"), ("int64", "bool"))
-"""Dtypes that joined tensors may have."""
+MIXED = (("int64", "uint8"), ("float32", "float64"), ("float32", "int64"), ("int64", "bool"), ("float32", "bool"))
+"""Dtypes that joined tensors may have. Of the second one may be leaves of calls of which none computes with it."""
 OWN = ("bool", "int64", "float64", "float32")
 """The dtypes of which a leaf of which none is demanded may be on its own, whatever the others are."""
 NUMBERS = (0.5, 1, 2, -1.5, 0, 3.0, -2)
@@ -36,8 +37,16 @@ JOINING = frozenset(
     ("concatenate", "stack", "where", *(n for n, s in TABLE.items() if Trait.BROADCASTING in s.traits))
 )
 """The operators whose operands need not have one dtype."""
+RANK_KEEPING = frozenset(("matmul", "nn.softmax", *(n for n, s in TABLE.items() if Trait.ELEMENT_WISE in s.traits)))
+"""The operators whose operands have the rank of the result, or are broadcast to it."""
+MOST_RANK = 6
+"""No tensor that a rule leaves open has a higher rank."""
 MOST_SIZES = 100
 """The largest number of sizes that are tried for the axes of a leaf, until the conditions allow them."""
+RETRIES = 4
+"""The largest number of calls of an instance that are decided anew, with any shape, where they can't have the one that
+is wanted of them."""
+_State = tuple[list[tuple[NodeDraft, dict[str, Any]]], dict[tuple[Any, str], int], int, "NodeDraft | None", int]
 ShapeRule = Callable[["Solver", NodeDraft, Goal], None]
 
 
@@ -74,12 +83,15 @@ class Solver:
         """The leaf that is to have a dtype of its own, for some instances."""
         self.odd: NodeDraft | None = None
         """The draft of that leaf, when it is decided."""
+        self.retries = choices.index(2, "retries") * RETRIES
+        """The number of calls that may still be decided anew, for some instances."""
         self.decided: dict[tuple[Any, str], list[Any]] = {}
         """The values that attributes of an operator have had in this instance."""
 
     def _mixed(self) -> Sequence[str]:
         ops = frozenset(draft.op for draft in self.skeleton.drafts)
-        options = [pair for pair in MIXED if set(pair) <= set(self.dtypes)]
+        allowed = self.demands.members("dtype")
+        options = [(a, b) for a, b in MIXED if a in self.dtypes and (allowed is None or b in allowed)]
         if ops.isdisjoint(JOINING) or not options:
             return ()
         if not self.choices.index(2, ("mixed", ops)):
@@ -97,12 +109,13 @@ class Solver:
         wanted = self.demands.parted or (leaves and self.choices.index(4) == 3)
         return pick(self.choices, leaves, "leaf") if leaves and wanted else None
 
-    def joined(self, wanted: str | None) -> str | None:
-        """The dtype that is wanted of one of several tensors that are joined."""
+    def joined(self, draft: NodeDraft, wanted: str | None) -> str | None:
+        """The dtype that is wanted of a draft, one of several tensors that are joined."""
         if not self.mixed:
             return wanted
         self.joins += 1
-        return self.mixed[self.joins % 2]
+        found = self.mixed[self.joins % 2]
+        return found if draft.is_leaf or found in self.dtypes else None
 
     def run(self) -> None:
         """Decide everything. Dead where the decisions contradict."""
@@ -120,6 +133,19 @@ class Solver:
             return draft.type
         if draft.solving:
             raise Dead(f"{draft!r} depends on itself")
+        before = self._state(draft) if self.retries and goal.rank is not None and not draft.is_leaf else None
+        try:
+            self._decide(draft, goal)
+        except Dead:
+            if before is None or not self.retries:
+                raise
+            self.retries -= 1
+            self._restore(before)
+            self._decide(draft, Goal(None, goal.dtype))
+        return draft.type
+
+    def _decide(self, draft: NodeDraft, goal: Goal) -> None:
+        """Decide a draft, with a type as it is wanted."""
         draft.solving = True
         goal = self.wanted(draft, goal)
         if draft.op == TUPLE:
@@ -133,7 +159,20 @@ class Solver:
         draft.solved, draft.solving = True, False
         if not self.demands.holds(draft):
             raise Dead(f"a condition on {draft!r} does not hold")
-        return draft.type
+
+    def _state(self, draft: NodeDraft) -> _State:
+        """What is known of a draft and of those below it, and of all."""
+        below = postorder([draft], lambda each: [o for o in each.operands if o is not None and not o.solved])
+        decided = {key: len(values) for key, values in self.decided.items()}
+        return [(each, each.state()) for each in below], decided, self.joins, self.odd, len(self.skeleton.drafts)
+
+    def _restore(self, state: _State) -> None:
+        drafts, decided, self.joins, self.odd, count = state
+        for draft, values in drafts:
+            draft.restore(values)
+        for key, found in self.decided.items():
+            del found[decided.get(key, 0) :]
+        del self.skeleton.drafts[count:]
 
     def wanted(self, draft: NodeDraft, goal: Goal = ANY) -> Goal:
         """The goal of a draft, together with the conditions of the rule on its type."""
@@ -209,6 +248,20 @@ class Solver:
             return self.demands.holds(draft)
         finally:
             draft.wants_ndim = before
+
+    def low_rank(self, draft: NodeDraft) -> int:
+        """The least rank of a draft that the conditions on it, and on what it is computed of, allow."""
+
+        def below(each: NodeDraft) -> list[NodeDraft]:
+            return [o for o in each.operands if o is not None] if each.op in RANK_KEEPING and not each.solved else []
+
+        found: dict[NodeDraft, int] = {}
+        for each in postorder([draft], below):
+            low = max([found[operand] for operand in below(each)], default=0)
+            is_given, axes = self.given_attr(each, "axes") if each.op == "transpose" else (False, None)
+            low = len(axes) if is_given and isinstance(axes, tuple) else low
+            found[each] = next((rank for rank in range(low, MOST_RANK) if self.allows(each, rank)), low)
+        return found[draft]
 
     def _leaf(self, draft: NodeDraft, goal: Goal) -> None:
         literal = self.skeleton.leaf_pattern(draft)

@@ -334,6 +334,54 @@ def test_a_mistake_on_few_numbers_is_found(make: Callable[[], Subst]) -> None:
     assert isinstance(verify(make(), suggest=False), Refuted)
 
 
+def over(function: Callable[..., pat.Call], x: Any, axis: tuple[int, ...], *, keepdims: bool = False) -> pat.Call:
+    """A reduction over axes."""
+    return function(x, axis=axis, keepdims=keepdims, exclude=False)
+
+
+def matrix_beside_an_expansion() -> Subst:
+    """The expansion has a rank that the matrix has not."""
+    x, y = pat.Wildcard(shape=(2, 2), dtype="float32"), pat.Wildcard()
+    expanded = [op.ExpandDims(each, axis=axis, num_newaxis=1) for each, axis in ((y, 2), (x, 1))]
+    return Subst(op.Minimum(x, expanded[0]), op.Minimum(x, expanded[1]))
+
+
+def total_beside_a_transpose() -> Subst:
+    turned = op.Transpose(x := pat.Wildcard(ndim=2, dtype="float32"))
+    return Subst(op.Minimum(over(op.Sum, x, (0, 1)), turned), turned)
+
+
+def row_beside_columns() -> Subst:
+    """Right for a row alone."""
+    x = pat.Wildcard(ndim=2)
+    columns = op.ExpandDims(x, axis=2, num_newaxis=1)
+    return Subst(op.Minimum(over(op.Sum, x, (0,), keepdims=True), columns), op.Minimum(x, columns))
+
+
+def sum_before_a_product() -> Subst:
+    """Wrong where the second factor alone has a batch, of as many matrices as the first one has rows."""
+    a, b = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
+    product = op.Matmul(a, b, out_dtype="")
+    return Subst(over(op.Sum, product, (0,)), op.Matmul(over(op.Sum, a, (0,)), b, out_dtype=""))
+
+
+def first_of_a_vector() -> Subst:
+    """The axis of a vector, counted from the end."""
+    x = pat.Wildcard(shape=(4,), dtype="float32")
+    first = op.StridedSlice(x, begin=(0,), end=(1,), strides=(1,), axes=(-1,))
+    return Subst(first, first.like(op.Abs(x), axes=(-1,)))
+
+
+@pytest.mark.sweep(2)
+@pytest.mark.parametrize("make", [
+    matrix_beside_an_expansion, total_beside_a_transpose, row_beside_columns, sum_before_a_product, first_of_a_vector,
+    attention_of,
+])  # fmt: skip
+def test_a_mistake_in_few_shapes_or_dtypes_is_found(make: Callable[[], Subst]) -> None:
+    for seed in (3, 4, 7):
+        assert isinstance(verify(make(), seed=seed, suggest=False), Refuted), seed
+
+
 def halves_between_casts(make: Callable[[Any], Any], dtype: str = "float16") -> tuple[Any, Any]:
     """A function in float32 with its result in another dtype, and the same function of what is cast before."""
     x = pat.Wildcard(dtype="float32")

@@ -66,7 +66,8 @@ def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     given = s.given_attrs(draft)
     ends = [given[name] for name in ("begin", "end") if given.get(name) is not None]
-    least = 1 + max([abs(a) for a in given.get("axes") or (len(ends[0] if ends else ()) - 1,)], default=0)
+    named = given.get("axes") or range(len(ends[0]) if ends else 1)
+    least = max([a + 1 if a >= 0 else -a for a in named], default=0)
     rank = None if x.solved else goal.rank
     sizes: list[int | None] | None = None
     if not x.solved and x.is_leaf:

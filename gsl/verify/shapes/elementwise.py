@@ -67,13 +67,15 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             wanted: str | None = "bool"
         else:
             wanted = dtype or next((o.dtype for o in known if o is not condition and o is not s.odd), None)
-            wanted = s.joined(wanted)
+            wanted = s.joined(operand, wanted)
         is_last = goal.rank is not None and number == len(order) - 1
         missing = _missing(common, shape) if is_last and common is not None else []
         if (not missing and s.may_be_number(operand)) or common is None or s.is_bound(operand):
             s.solve(operand, Goal(None, wanted))
         else:
             smaller = variant(s, common, goal.rank is None, "smaller" if is_drawn else None)
+            if len(smaller) < (low := s.low_rank(operand)):
+                smaller = (*[1] * (low - len(common)), *common)
             s.solve(operand, Goal(_with(smaller, common, missing) if missing else smaller, wanted))
 
 

@@ -43,9 +43,10 @@ def concatenate(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if not solved and goal.rank is None:
         computed = next((field for field in fields if not field.is_leaf), None)
         if computed is not None:
-            s.solve(computed, Goal(None, s.joined(None)))
+            s.solve(computed, Goal(None, s.joined(computed, None)))
             solved = [field for field in fields if field.solved]
-    rank = solved[0].tensor.ndim if solved else s.rank(goal, s.least_rank(draft))
+    known = [Goal(field.dims) if field.solved else s.wanted(field, Goal(ndim=goal.rank)) for field in fields]
+    rank = s.rank(next((each for each in known if each.rank is not None), goal), s.least_rank(draft))
     draft.wants_ndim = rank
     axis = s.axis(draft, rank)
     _fields(s, fields, goal, axis, rank)
@@ -75,7 +76,7 @@ def _fields(s: Solver, fields: list[NodeDraft], goal: Goal, axis: int, rank: int
         if total is not None and fields.count(field) == 1:
             left = total - sum(f.dims[axis] for f in fields if f.solved)
             shape[axis] = parts_of(s, left, len(waiting) - number)[0]
-        s.solve(field, Goal(tuple(shape), s.joined(dtype)))
+        s.solve(field, Goal(tuple(shape), s.joined(field, dtype)))
 
 
 def _stacked(x: str, axis: int, attrs: Mapping[str, Any]) -> Spelled:
@@ -162,7 +163,7 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             filled = tuple([s.size(size) for size in target])
             goal = Goal(filled, goal.dtype)
             draft.sizes = list(filled)
-            s.solve(x, Goal(_refactored(s, filled, _wanted(s, x)), goal.dtype))
+            s.solve(x, Goal(_refactored(s, filled, _wanted(s, x), s.low_rank(x)), goal.dtype))
         else:
             s.solve(x, Goal(None, goal.dtype))
             goal = s.wanted(draft, goal)
@@ -205,8 +206,9 @@ def _wanted(s: Solver, draft: NodeDraft, most: int | None = None) -> Goal:
     return Goal((*sizes[:axis], *[1] * more, *sizes[axis:]), goal.dtype)
 
 
-def _refactored(s: Solver, shape: Sequence[int], goal: Goal) -> tuple[int, ...]:
-    """A shape with as many elements as another one, from the prime factors of what sizes that are wanted leave.
+def _refactored(s: Solver, shape: Sequence[int], goal: Goal, low: int = 0) -> tuple[int, ...]:
+    """A shape with as many elements as another one, from the prime factors of what sizes that are wanted leave; of a
+    rank that is wanted, or no lower than ``low``.
 
     Where it is to have one axis more, or less, often one axis is split, or two of them are merged.
     """
@@ -217,7 +219,7 @@ def _refactored(s: Solver, shape: Sequence[int], goal: Goal) -> tuple[int, ...]:
             return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
         part = pick(s.choices, [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0])
         return (*shape[:axis], part, shape[axis] // part, *shape[axis + 1 :])
-    wanted = goal.sizes(pick(s.choices, (1, 2, 3, 4)) if goal.rank is None else goal.rank)
+    wanted = goal.sizes(pick(s.choices, [r for r in (1, 2, 3, 4) if r >= low]) if goal.rank is None else goal.rank)
     places = [axis for axis, size in enumerate(wanted) if size is None]
     sizes = [1 if size is None else size for size in wanted]
     known = prod(sizes)

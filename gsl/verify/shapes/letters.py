@@ -58,7 +58,7 @@ def by_letters(
                 sizes.update({letter: letter for letter in term if isinstance(letter, int)})
                 sizes.update({letter: s.size(sizes.get(letter)) for letter in term if term.count(letter) > 1})
                 own = (dtypes or {}).get(place)
-                wanted = s.joined(dtype) if joins else own or dtype
+                wanted = s.joined(operand, dtype) if joins else own or dtype
                 kind = s.solve(operand, Goal(tuple([sizes.get(letter) for letter in term]), wanted))
                 sizes.update(zip(term, operand.dims))
                 dtype = dtype if own else kind.dtype

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from gsl.graph.node import TUPLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
-from gsl.verify.shapes.elementwise import RULES as ELEMENT_WISE
 from gsl.verify.shapes.elementwise import sizes_of_result, variant
 from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, first_computed
-from gsl.verify.solve import ShapeRule, Solver
+from gsl.verify.solve import RANK_KEEPING, ShapeRule, Solver
 from gsl.walk import postorder
 
 
@@ -36,8 +34,6 @@ def _batches(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
 
 _OF_ROWS = (2, 3, 1, 4)
 """The ranks of what a dense layer is applied to."""
-_RANK_KEEPING = frozenset(ELEMENT_WISE) | {"matmul", "nn.softmax"}
-"""The operators whose operands have the rank of the result, or are broadcast to it."""
 
 
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -45,10 +41,10 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     a, b = draft.operand(0), draft.operand(1)
     s.attr(draft, "out_dtype")
     demanded = _demanded_rank(s, draft)
-    least = max(map(partial(_least_rank, s), (a, b)))
-    rank = s.rank(goal, least if least > 2 else 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
+    least = [s.low_rank(operand) for operand in (a, b)]
+    rank = s.rank(goal, max(least) if max(least) > 2 else 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
     wanted = goal.sizes(rank)
-    vectors = s.allows(a, 1) or s.allows(b, 1)
+    vectors = min(least) < 2
     if rank < 2 or (goal.rank is None and demanded < 2 and vectors and s.choices.rare()):
         _vector(s, draft, goal)
         return
@@ -66,7 +62,7 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             inner = shape[-2] if operand is a else shape[-1]
             free = goal.shape is None
             batch = sizes_of_result(Goal() if free else Goal(batch), shape[:-2])
-            smaller = variant(s, batch, free) if batch == shape[:-2] else batch
+            smaller = variant(s, batch, free, "batch") if batch == shape[:-2] else batch
             batch = smaller if not operand.is_leaf or s.allows(operand, len(smaller) + 2) else batch
         ends = (rows, inner) if operand is a else (inner, columns)
         own = s.wanted(operand, Goal(None, dtype))
@@ -77,16 +73,11 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         s.solve(operand, Goal(None, dtype) if own.rank == 1 else Goal((*batch, *ends), dtype))
 
 
-def _least_rank(s: Solver, draft: NodeDraft) -> int:
-    """The least rank that the conditions allow a leaf; 0 for what is computed."""
-    return next((rank for rank in range(1, 6) if s.allows(draft, rank)), 0) if draft.is_leaf else 0
-
-
 def _demanded_rank(s: Solver, draft: NodeDraft) -> int:
     """The rank that the operands of a product are computed of, if given axes demand one; otherwise 0."""
 
     def below(draft: NodeDraft) -> Sequence[NodeDraft]:
-        return [o for o in draft.operands if o is not None] if draft.op in _RANK_KEEPING else ()
+        return [o for o in draft.operands if o is not None] if draft.op in RANK_KEEPING else ()
 
     given = [s.given_attr(each, "axes")[1] for each in postorder([draft], below) if each.op == "transpose"]
     return max([len(axes) for axes in given if axes is not None], default=0)
