@@ -319,6 +319,24 @@ def variance_of_one() -> Subst:
     return Subst(spread, spread.like(x), where=[spread.unbiased, x.shape[1] == 1, spread.axis == (1,)])
 
 
+def over(function: Callable[..., pat.Call], x: Any, axis: tuple[int, ...], *, keepdims: bool = False) -> pat.Call:
+    """A reduction over axes."""
+    return function(x, axis=axis, keepdims=keepdims, exclude=False)
+
+
+def spread_of_positive_numbers() -> Subst:
+    """Wrong where numbers are equal, which rounding could make them seem."""
+    x = pat.Wildcard(dtype="float32", ndim=2, values="positive")
+    spread = op.Variance(x, axis=(0,), keepdims=False)
+    return Subst(op.Sign(spread), op.OnesLike(spread), where=x.shape[0] > 1)
+
+
+def least_below_the_mean() -> Subst:
+    x = pat.Wildcard(dtype="float32", ndim=2, values="positive")
+    least, mean = over(op.Min, x, (1,)), over(op.Mean, x, (1,))
+    return Subst(op.Less(least, mean), op.Ones(shape=least.shape, dtype="bool"), where=x.shape[1] > 2)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -328,15 +346,11 @@ def variance_of_one() -> Subst:
         partial(cast_twice, "float64", "float32", "int64"),  # next to 1
         indices_from_the_end, leaky_maximum, clipped_integers, padded_twice, clipped_twice, counted_backwards,
         few_diagonals, main_diagonal, mask_of_other_places, sign_of_a_zero, quotient_of_zeros, variance_of_one,
+        spread_of_positive_numbers, least_below_the_mean,
     ],
 )  # fmt: skip
 def test_a_mistake_on_few_numbers_is_found(make: Callable[[], Subst]) -> None:
     assert isinstance(verify(make(), suggest=False), Refuted)
-
-
-def over(function: Callable[..., pat.Call], x: Any, axis: tuple[int, ...], *, keepdims: bool = False) -> pat.Call:
-    """A reduction over axes."""
-    return function(x, axis=axis, keepdims=keepdims, exclude=False)
 
 
 def matrix_beside_an_expansion() -> Subst:

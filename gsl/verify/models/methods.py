@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -54,6 +55,8 @@ class OutputVerdict:
     chance: float = 1.0
     inputs: Mapping[str, Any] | None = None
     """Real tensors on which it differs in the model, if the model's numbers are real ones."""
+    where: Any = None
+    """True for the elements that differ there."""
 
 
 def by_exact_models(
@@ -146,7 +149,9 @@ def _judge(
         try:
             if reason is not None:
                 raise reason
-            verdict.differs |= bool(differing(*pair).any())
+            where = differing(*pair)
+            if not verdict.differs and bool(where.any()):
+                verdict.differs, verdict.where = True, where
         except UncoveredCall as error:
             verdict.reason = verdict.reason or str(error)
             continue
@@ -188,8 +193,9 @@ class Tensors:
         """The outputs that differ, on the values that first told any of them apart."""
         self.inputs: Mapping[str, Any] | None = None
 
-    def differ(self, values: Mapping[str, Any]) -> bool:
-        """True if any output differs on these values."""
+    def differ(self, values: Mapping[str, Any], certain: Mapping[int, Any] = MappingProxyType({})) -> bool:
+        """True if any output differs on these values. Of the elements that are ``certain`` by output, an exact model
+        tells that they do: there, a difference that can be seen is no rounding."""
         try:
             expected = run_program(self.first, values)
         except Exception as error:
@@ -208,7 +214,7 @@ class Tensors:
             return True
         suspects = [number for number, pair in enumerate(zip(expected, found)) if not self._same(number, *pair)]
         if suspects:
-            self._examine(suspects, expected, found, values)
+            self._examine(suspects, expected, found, values, certain)
         return bool(self.differences)
 
     def _same(self, number: int, expected: Any, found: Any) -> bool:
@@ -231,8 +237,9 @@ class Tensors:
         return bool((near | ~finite).all())
 
     def _examine(
-        self, suspects: Sequence[int], expected: Sequence[Any], found: Sequence[Any], values: Mapping[str, Any]
-    ) -> None:
+        self, suspects: Sequence[int], expected: Sequence[Any], found: Sequence[Any], values: Mapping[str, Any],
+        certain: Mapping[int, Any],
+    ) -> None:  # fmt: skip
         """Tells differences from rounding errors by the bounds on them."""
         bounds = [Bounds().outputs(program, values) for program in (self.first, self.second)]
         for number in suspects:
@@ -242,6 +249,8 @@ class Tensors:
                 self.differences[number] = Difference("type", None, *texts)
                 continue
             wrong = ~within(x, y, bounds[0][number], bounds[1][number])
+            if number in certain:
+                wrong |= certain[number] & ((x - y).abs() > _VISIBLE if x.is_floating_point() else x != y)
             if x.is_floating_point():
                 wrong &= x.isfinite()
             if bool(wrong.any()):
@@ -339,8 +348,8 @@ def _on_tensors(
     draws."""
     agreed = {number for number, verdict in enumerate(verdicts) if verdict.draws and not verdict.differs}
     tensors = Tensors(first, second, agreed)
-    for verdict in verdicts:
-        if verdict.inputs is not None and tensors.differ(verdict.inputs):
+    for number, verdict in enumerate(verdicts):
+        if verdict.inputs is not None and tensors.differ(verdict.inputs, {number: verdict.where}):
             return tensors
     doubtful = any(verdict.differs for verdict in verdicts)
     for kind in KINDS + _EXTRA_DRAWS * doubtful:
