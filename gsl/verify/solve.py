@@ -149,7 +149,7 @@ class Solver:
         draft.solving = True
         goal = self.wanted(draft, goal)
         if draft.op == TUPLE:
-            draft.type = TupleType(tuple([self.solve(operand) for operand in draft.operands]))
+            self._tuple(draft)
         elif draft.op == GETITEM:
             self._getitem(draft, goal)
         elif draft.is_leaf:
@@ -387,6 +387,16 @@ class Solver:
     def _equated(self, *leaves: NodeDraft) -> bool:
         """True if a call asks whether two leaves are equal: of one tensor, that would ask whether it is a number."""
         return any(each.op in EQUALITIES and set(each.operands) == set(leaves) for each in self.skeleton.drafts)
+
+    def _tuple(self, draft: NodeDraft) -> None:
+        """Fields of any types; often a leaf has that of the field before it."""
+        before = ANY
+        for operand in draft.operands:
+            assert operand is not None
+            may_be_alike = before != ANY and operand.is_leaf and not operand.solved and not self.is_bound(operand)
+            kind = self.solve(operand, before if may_be_alike and self.choices.again() else ANY)
+            before = Goal(operand.dims, kind.dtype) if isinstance(kind, TensorType) else ANY
+        draft.type = TupleType(tuple([operand.type for operand in draft.operands if operand is not None]))
 
     def _getitem(self, draft: NodeDraft, goal: Goal) -> None:
         whole = draft.operand(0)

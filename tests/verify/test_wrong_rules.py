@@ -80,6 +80,11 @@ def test_it_is_refuted(name: str, verdicts: Verdicts) -> None:
         shows_the_difference(found.counterexample.code)
 
 
+def test_fields_of_one_type_are_told_apart_on_any_seed() -> None:
+    rule = VARIANTS["dispatch-tuple: always the first field"].rule()
+    assert all(isinstance(verify(rule, max_examples=60, seed=seed, suggest=False), Refuted) for seed in (3, 4, 6))
+
+
 def shows_the_difference(program: str) -> None:
     assert "gsl" not in program
     with pytest.raises(AssertionError), contextlib.redirect_stdout(io.StringIO()) as shown:
