@@ -45,6 +45,7 @@ REASONS = (
     ("groups > 1", "with one group it is parallel-conv-variadic, which makes fewer calls"),
     ("kernel_size !=", "kernels of one size are those of parallel-two-conv, which makes fewer calls"),
     ("float32", "precision: fewer bits are equal for real numbers only"),
+    (r"scale [<>] 1e-?30", "precision: with such a scale numbers overflow in float32, or are lost"),
     (r"dtype ==|batch-norm, without the condition all", "both sides promote alike, or the match is refused"),
 )
 """The reasons why a mistake survives, or a condition stays that is not needed: by rule and mistake, the first that
