@@ -72,10 +72,10 @@ def _canonical(
     if spec.name == "squeeze" and value is None:
         raise Unproved("a squeeze of all axes of size 1")
     if spec.name == "squeeze" and not is_open(value):
-        ndim = operands[0].ndim
-        if not all(-ndim <= axis < ndim and calc.whole(operands[0].shape[axis]) == 1 for axis in _axes(value)):
-            calc.refuse("a squeeze of axes that may be of another size than 1")
-        return tuple(axis % ndim for axis in _axes(value))
+        shape, ndim = operands[0].shape, operands[0].ndim
+        if not all(-ndim <= axis < ndim for axis in _axes(value)):
+            calc.refuse("a squeeze of an axis that its operand lacks")
+        return tuple(axis % ndim for axis in _axes(value) if calc.whole(shape[axis]) == 1)  # others are left alone
     if is_open(value):
         if name == "padding" and isinstance(value, tuple) and len(value) == len(spec.attrs["padding"].default) // 2:
             return value * 2
@@ -98,6 +98,8 @@ def _sections(calc: Calculation, x: Tensor, count: int | Whole, axis: Any) -> tu
     """The places of the cuts into equal parts."""
     if not isinstance(axis, int):
         raise Unproved("a split along an axis that is not known")
+    if not -x.ndim <= axis < x.ndim:
+        calc.refuse("a split along an axis that its operand lacks")
     parts = number(count)
     each = calc.path.quotient(x.shape[axis], parts)
     calc.same(each * parts, x.shape[axis], "a split")
@@ -130,7 +132,11 @@ FreeRule = Callable[[Calculation, OpSpec, tuple[Any, ...]], Any]
 
 
 def _count(spec: OpSpec) -> int:
-    return int(spec.name.removesuffix("_transpose")[-2])
+    """The number of axes along which a window moves."""
+    count = spec.name.removesuffix("_transpose")[-2]
+    if not count.isdecimal():
+        raise Unproved(f"{spec.name} has no window")
+    return int(count)
 
 
 def _numbers(name: str, least: int, times: int = 1) -> FreeRule:
@@ -223,12 +229,13 @@ _FREE: Mapping[Any, FreeRule] = {
     "kernel_layout": lambda calc, spec, operands: _layout(*(
         ("IOX", "XIO") if "output_padding" in spec.attrs else ("OIX", "XIO")))(calc, spec, operands),
     "out_dtype": _dtype, "dtype": _dtype, "axis": _axis(), ("stack", "axis"): _axis(1),
-    ("expand_dims", "axis"): _axis(1), "axes": _permutation, "newshape": _newshape, "shape": _wide_shape,
+    ("expand_dims", "axis"): _axis(1), ("transpose", "axes"): _permutation, "newshape": _newshape, "shape": _wide_shape,
     "indices_or_sections": _cuts, "pad_width": _pairs, ("squeeze", "axis"): _squeezed,
     ("reverse", "axis"): _some_axes(0),
     **{(name, "axis"): _some_axes(1) for name in ("nn.layer_norm", "nn.rms_norm")},
     **{(name, "axis"): _some_axes(0) for name in
-       ("sum", "mean", "max", "min", "prod", "variance", "std", "logsumexp", "all", "any", "argmax", "argmin")},
+       ("sum", "mean", "max", "min", "prod", "variance", "std", "logsumexp", "all", "any", "argmax", "argmin",
+        "nn.l2_normalize")},
     "exclude": lambda calc, spec, operands: False,
     "num_newaxis": lambda calc, spec, operands: calc.path.choose((1, 2), "new axes"),
     "approximate": lambda calc, spec, operands: calc.path.choose(("none", "tanh"), "approximate"),

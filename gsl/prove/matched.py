@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gsl.attr.ast import Ast, Attribute, Chosen, Literal
 from gsl.attr.evaluate import same
-from gsl.pat import Call, Leaf, Like, Pattern, Variadic, walk
+from gsl.pat import Call, Const, Leaf, Like, Pattern, Variadic, walk
 from gsl.pat import Match as MatchClause
 from gsl.pat.typed import TENSOR
 from gsl.pat.variadic import parts
@@ -108,11 +108,12 @@ def fits(side: SourceSide, variadic: Variadic) -> None:
                 demands = [(name, node.attrs[name]) for name in template.attrs if name in node.attrs]
                 pairs = [(template.attrs[name], value) for name, value in demands]
             elif isinstance(template, Leaf) and isinstance(other, Leaf):
-                pairs = []
+                literal = template.literal if isinstance(template, Const) else None
+                pairs = [] if literal is None else [(literal, node.attrs.get("value"))]
             else:
                 raise Unproved("the first instance may be another one than its template")
-            guard = template.guard
-            if guard is not None and guard.values not in (None, side.path.domains.get(node.name)):
+            guard, own = template.guard, other.guard
+            if guard is not None and guard.values not in (None, own and own.values):
                 raise Unproved("the first instance may have other values")
             if guard is not None and isinstance(guard.shape, tuple) and len(guard.shape) != node.ndim:
                 raise Unproved("the first instance may have another rank")

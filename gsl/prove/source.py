@@ -161,9 +161,10 @@ class SourceSide:
             shape = self._try(guard.shape) if isinstance(guard.shape, Ast) else None
         ndim = len(shape) if shape is not None else self._try(guard.ndim) if guard is not None and guard.ndim else None
         label = self._label(pattern)
-        if guard is not None and guard.values is not None:
+        first = pattern in self.labels and not self.number
+        if guard is not None and guard.values is not None and not first:  # the label is that of all instances
             self.path.domains[label] = guard.values
-        own = (Poly(),) if pattern in self.labels and not self.number else self.number
+        own = (Poly(),) if first else self.number
         rank = ndim if isinstance(ndim, int) else self.path.choose(ranks, f"the rank of {label}")
         sizes = tuple(
             self._size(f"{label}.{axis}", own) if shape is None or shape[axis] is None else number(shape[axis])
@@ -329,7 +330,7 @@ class SourceSide:
             case Function("In", (Attribute(_, "dtype"), Literal())) if not self.casts:
                 return  # real numbers have no dtype
             case Binary(">" | ">=" | "!=" as relation, Attribute(pattern, "value"), Literal(0)) if (
-                pattern in self.bindings.nodes
+                pattern in self.bindings.nodes and pattern not in self.labels
             ):
                 domain = {">": "positive", ">=": "nonnegative", "!=": "nonzero"}[relation]
                 self.path.domains.setdefault(self.bindings.nodes[pattern].name, Domain.of(domain))

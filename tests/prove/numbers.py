@@ -13,7 +13,7 @@ from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Integer, SumTer
 Values = dict[IntAtom, int]
 FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "inverse": lambda x: 1 / x, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "erf": math.erf,
-    "tanh": math.tanh, "max": max, "abs": abs,
+    "tanh": math.tanh, "max": max, "abs": abs, "share": lambda x, total: x / total if total else 0.0,
 }  # fmt: skip
 
 

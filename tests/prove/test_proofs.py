@@ -226,9 +226,48 @@ def by_another_kind_of_number() -> Subst:
     return one_case_right(op.Negative(x), where=x.shape[0] == attr.Const(2.0))
 
 
+def scaled(first: pat.Const, other: pat.Const, **options: Any) -> Subst:
+    """ReLUs of any number of products with numbers, of which only the first is known to be positive, or none is."""
+    x, i = pat.Wildcard(ndim=2), attr.Symbol()
+    one, each = op.ReLU(x * first), op.ReLU(x * other)
+    relus = pat.Variadic(each, templates=[each, each.operands[0], other], first=[one, one.operands[0], first])
+    return Subst(relus, pat.Variadic(op.ReLU(x) * relus(other, i), index=i), name="scaled", **options)
+
+
+def first_positive_by_condition() -> Subst:
+    first = pat.Const(ndim=0)
+    return scaled(first, pat.Const(ndim=0), where=first.value > 0)
+
+
+def squeezed(**of: Any) -> Subst:
+    """An axis that is reversed: a squeeze leaves one of another size than 1 alone."""
+    x = pat.Wildcard(ndim=2, **of)
+    return Subst(op.Squeeze(x, axis=(0,)), op.Squeeze(op.Reverse(x, axis=(0,)), axis=(0,)), name="squeezed")
+
+
+def masked_attention() -> Subst:
+    """Attention of bools that is written out: 0 / 0 where nothing takes part, and attention is 0 there."""
+    q, k, v = (pat.Wildcard(ndim=2, dtype="float32") for _ in range(3))
+    mask = pat.Wildcard(shape=(q.shape[0], k.shape[0]), dtype="bool")
+    powers = op.Exp(op.Matmul(q, op.Transpose(k, axes=(1, 0)), out_dtype="")) * op.Cast(mask, dtype="float32")
+    total = op.Sum(powers, axis=(-1,), keepdims=True, exclude=False)
+    whole = op.Attention(q, k, v, mask, scale=1.0, is_causal=False, enable_gqa=False)
+    return Subst(whole, op.Matmul(powers / total, v, out_dtype=""), name="masked attention")
+
+
+def normalised(*, gamma: int) -> pat.Pattern:
+    """A normalisation that has no use for its weight, which may have any size."""
+    x, weight, others = pat.Wildcard(shape=(2, 3)), pat.Wildcard(shape=(gamma,)), [pat.Wildcard() for _ in range(3)]
+    return op.BatchNorm(x, weight, *others, axis=1, center=False, scale=False)
+
+
 @pytest.mark.parametrize("rule", [
     one_case_right(op.Negative(op.Cast(pat.Wildcard(dtype="float8_e4m3fn"), dtype="float32"))),
     by_another_kind_of_number(), sums([]), folded(joint=False),
+    scaled(pat.Const(ndim=0, values="positive"), pat.Const(ndim=0)), first_positive_by_condition(),
+    scaled(pat.Const(ndim=0), pat.Const(2.0)), squeezed(), masked_attention(),
+    one_case_right(op.Negative(op.L2Normalize(pat.Wildcard(ndim=0), eps=0.1, axis=(0,)))),
+    one_case_right(op.Negative(normalised(gamma=2))),
     one_case_right(-op.MatrixSetDiag(pat.Wildcard(shape=(2, 3)), pat.Wildcard(), k=(0, 0), align="LEFT_RIGHT")),
     one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
@@ -258,6 +297,17 @@ def by_another_kind_of_number() -> Subst:
 ], ids=lambda rule: rule.name)  # fmt: skip
 def test_further_wrong_rules_are_not_proved(rule: Subst) -> None:
     assert isinstance(prove(rule), NoProof)
+
+
+def test_what_is_said_of_all_instances_is_used() -> None:
+    found = prove(scaled(pat.Const(ndim=0, values="positive"), pat.Const(ndim=0, values="positive")))
+    assert isinstance(found, Proof), str(found)
+    assert isinstance(prove(scaled(pat.Const(2.0), pat.Const(2.0))), Proof)
+
+
+def test_a_squeeze_of_an_axis_of_size_1_is_proved() -> None:
+    found = prove(squeezed(shape=(1, None)))
+    assert isinstance(found, Proof), str(found)
 
 
 def test_a_squeeze_of_an_axis_that_few_ranks_have_is_proved() -> None:
@@ -450,3 +500,24 @@ def test_a_slice_that_a_rank_does_not_have_is_no_proof() -> None:
     found = prove(Subst(x + y, op.StridedSlice(x, begin=(0,), end=(1,), strides=(1,), axes=(0,)) + y))
     assert isinstance(found, NoProof)
     assert "at most 0 places" in found.reason
+
+
+@pytest.mark.parametrize("attrs", [
+    {"begin": (0,), "end": (1,), "axes": (0,)}, {"begin": (0,), "end": (1,), "strides": (1,)},
+], ids=["strides", "axes"])  # fmt: skip
+def test_a_slice_of_which_something_is_left_free_is_no_proof(attrs: Any) -> None:
+    x = pat.Wildcard(ndim=2)
+    assert isinstance(prove(Subst(op.ReLU(op.StridedSlice(x, **attrs)), op.ReLU(x), name="a part")), NoProof)
+
+
+def test_a_split_along_an_axis_that_a_rank_does_not_have_is_no_proof() -> None:
+    x = pat.Wildcard(dtype="float32")
+    found = prove(Subst(op.Copy(x), op.Split(x, indices_or_sections=1, axis=0)[0], name="a whole"))
+    assert isinstance(found, NoProof)
+    assert "an axis that its operand lacks" in found.reason
+
+
+def test_the_axes_of_a_norm_may_be_free() -> None:
+    norm = op.L2Normalize(pat.Wildcard(ndim=2), eps=0.1)
+    found = prove(Subst(op.Negative(norm), norm.like(op.Negative(norm.operands[0])), name="a minus"))
+    assert isinstance(found, Proof), str(found)

@@ -116,7 +116,12 @@ def _attention(
     if is_causal:
         powers = replace(powers, at=_lower_triangle(calc, powers))
     sums = sums_along(calc, powers, (powers.ndim - 1,))
-    return matmul(calc, each(calc, lambda x, total: algebra.times(x, algebra.inverse(total)), powers, sums), value)
+
+    def share(x: SumTerm, total: SumTerm) -> SumTerm:
+        # Of a row of which nothing takes part, the result is 0, not 0 / 0.
+        return algebra.apply("share", x, total) if masked else algebra.times(x, algebra.inverse(total))
+
+    return matmul(calc, each(calc, share, powers, sums), value)
 
 
 def _for_heads(calc: Calculation, x: Tensor, heads: Poly) -> Tensor:

@@ -118,7 +118,8 @@ def _batch_norm(
     center: bool, scale: bool,
 ) -> Tensor:  # fmt: skip
     demand_rank(calc, x, max(axis + 1, 2), least=True)
-    for operand in (gamma, beta, mean, var):
+    used = (mean, var, *([gamma] if scale else []), *([beta] if center else []))
+    for operand in used:  # the others may have any shape
         demand_rank(calc, operand, 1)
         calc.same(operand.shape[0], x.shape[axis], "the channels of a normalisation")
     algebra = calc.algebra
@@ -207,7 +208,7 @@ def _instance_norm(
 def _l2_normalize(calc: Calculation, x: Tensor, eps: Any, axis: Sequence[int]) -> Tensor:
     algebra = calc.algebra
     squares = each(calc, lambda value: algebra.power(value, 2), x)
-    sums = sums_along(calc, squares, axis)
+    sums = sums_along(calc, squares, axis if x.ndim else ())  # the axis 0 of a number is none
 
     def normal(value: SumTerm, total: SumTerm) -> SumTerm:
         return algebra.times(value, algebra.inverse(root(algebra, algebra.apply("max", total, real(eps)))))
