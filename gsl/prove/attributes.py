@@ -43,12 +43,18 @@ def completed(calc: Calculation, spec: OpSpec, given: Mapping[str, Any], operand
         if value is REQUIRED:
             raise Unproved(f"{spec.name} lacks {name}")
         full[name] = _canonical(calc, spec, name, value, operands, types, given.get("axis", 0))
-    if spec.joint is not None and not is_open(tuple(full.values())) and spec.name != "split":
-        try:
-            full = dict(spec.joint(full, types))
-        except ValueError as error:
-            calc.refuse(str(error))
+    full = jointly(calc, spec, full, types)
     return derived(calc, spec, full, types)
+
+
+def jointly(calc: Calculation, spec: OpSpec, full: dict[str, Any], types: tuple[Type, ...]) -> dict[str, Any]:
+    """Attributes of which some say what others mean, in the form in which equal calls have equal ones."""
+    if spec.joint is None or spec.name == "split":  # its cuts are made beforehand
+        return full
+    try:
+        return dict(spec.joint(full, types))
+    except ValueError as error:
+        calc.refuse(str(error))
 
 
 def derived(calc: Calculation, spec: OpSpec, full: dict[str, Any], types: tuple[Type, ...]) -> dict[str, Any]:
@@ -65,6 +71,8 @@ def _canonical(
 ) -> Any:  # fmt: skip
     if isinstance(value, list):
         value = tuple(value)
+    if isinstance(value, Family) and spec.name != "split":
+        raise Unproved(f"{name} of {spec.name} is a tuple of any length")
     if spec.name == "reshape":
         return newshape(calc, operands[0], value)
     if spec.name == "split" and name != "axis" and isinstance(value, (int, Whole)):

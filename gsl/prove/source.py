@@ -16,7 +16,7 @@ from gsl.match.bindings import MatchScope
 from gsl.pat import Pattern
 from gsl.pat.typed import Domain
 from gsl.pat.variadic import references
-from gsl.prove.attributes import RANKS, demanded, derived, free, type_of
+from gsl.prove.attributes import RANKS, demanded, derived, free, jointly, type_of
 from gsl.prove.matched import Matched, any_rank, asked, fits, guarded, tensor_of
 from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
@@ -218,7 +218,8 @@ class SourceSide:
         for attribute in sorted(spec.attrs, key=lambda name: name == "indices_or_sections"):
             if spec.attrs[attribute].derive is None:
                 attrs[attribute] = self._attribute(pattern, spec, attribute, values, attrs)
-        derived(self.calc, spec, attrs, tuple(type_of(self.calc, value) for value in values))
+        types = tuple(type_of(self.calc, value) for value in values)
+        attrs = derived(self.calc, spec, jointly(self.calc, spec, attrs, types), types)
         return Matched(self.calc, name, call(self.calc, name, values, attrs), operands, attrs)
 
     def _attribute(
@@ -315,14 +316,17 @@ class SourceSide:
             if found is not None:
                 self.equate(found, own)
         if isinstance(pattern, pat.Call):
+            spec, values = TABLE[node.op], tuple(operand.value for operand in node.operands)
+            wanted: dict[str, Any] = {}
             for name, expression in pattern.attrs.items():
                 value = self._try(expression)
                 if value is not None and name in node.attrs:
-                    values = tuple(operand.value for operand in node.operands)
-                    if TABLE[node.op].attrs[name].derive is None:
-                        value = demanded(self.calc, TABLE[node.op], name, value, values, node.attrs)
-                    self.equate(value, node.attrs[name])
-
+                    own = spec.attrs[name].derive is None
+                    wanted[name] = demanded(self.calc, spec, name, value, values, node.attrs) if own else value
+            types = tuple(type_of(self.calc, value) for value in values)
+            full = jointly(self.calc, spec, {**node.attrs, **wanted}, types)
+            for name in wanted:
+                self.equate(full[name], node.attrs[name])
 
     def _condition(self, condition: Ast) -> None:
         """Take a condition for true. Impossible if it is false."""

@@ -86,6 +86,14 @@ def first_four(**options: Any) -> Subst:
     return Subst(first, op.ReLU(first.like(x)), where=where, name="the first four")
 
 
+def sum_of_others(*, exclude: bool) -> Subst:
+    """A sum along all axes but one, of which the matched call names the others."""
+    x = pat.Wildcard(ndim=2)
+    total = op.Sum(x, axis=(0,), exclude=True, keepdims=False)
+    after = op.Sum(op.Negative(x), axis=total.axis, exclude=exclude, keepdims=False)
+    return Subst(op.Negative(total), after, where=x.shape[0] == x.shape[1], name="sum of others")
+
+
 def norm_of_groups(groups: int) -> Subst:
     x, gamma, beta = pat.Wildcard(ndim=3), pat.Wildcard(), pat.Wildcard()
     whole = op.GroupNorm(x, gamma, beta, num_groups=groups, axis=1, center=True, scale=True)
@@ -105,7 +113,7 @@ def logarithm_of_sum(keepdims: bool) -> Subst:
     einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(1,), keepdims=False, exclude=False)),
     einsum("ij,kj->ik", lambda x, y: op.Matmul(x, op.Transpose(y, axes=(1, 0)), out_dtype="")),
     Subst(op.Power(r := pat.Wildcard(), -0.5), op.Rsqrt(r), name="a power"), slices(0, 2),
-    first_four(where=lambda x: x.shape[0] >= 4), norm_of_groups(1), logarithm_of_sum(True),
+    first_four(where=lambda x: x.shape[0] >= 4), sum_of_others(exclude=False), norm_of_groups(1), logarithm_of_sum(True),
 ], ids=lambda rule: rule.name)  # fmt: skip
 def test_definitions_by_other_operators_are_proved(rule: Subst) -> None:
     found = prove(rule)
@@ -245,6 +253,19 @@ def squeezed(**of: Any) -> Subst:
     return Subst(op.Squeeze(x, axis=(0,)), op.Squeeze(op.Reverse(x, axis=(0,)), axis=(0,)), name="squeezed")
 
 
+def first_rows_of_more() -> Subst:
+    """A slice of another tensor: of two rows, the first two are all, of which a slice says nothing."""
+    x = pat.Wildcard(ndim=2)
+    y = pat.Wildcard(shape=(None, x.shape[1]))
+    rows = op.StridedSlice(x, begin=(0,), end=(2,), strides=(1,), axes=(0,))
+
+    def total(of: pat.Pattern) -> pat.Pattern:
+        return op.Sum(of, axis=(0,), keepdims=False, exclude=False) * op.Sum(y, axis=(0,), keepdims=False)
+
+    more = rows.like(op.Concatenate([x, y], axis=0))
+    return Subst(total(rows), total(more), where=x.shape[0] >= 2, name="first rows of more")
+
+
 def masked_attention() -> Subst:
     """Attention of bools that is written out: 0 / 0 where nothing takes part, and attention is 0 there."""
     q, k, v = (pat.Wildcard(ndim=2, dtype="float32") for _ in range(3))
@@ -265,7 +286,8 @@ def normalised(*, gamma: int) -> pat.Pattern:
     one_case_right(op.Negative(op.Cast(pat.Wildcard(dtype="float8_e4m3fn"), dtype="float32"))),
     by_another_kind_of_number(), sums([]), folded(joint=False),
     scaled(pat.Const(ndim=0, values="positive"), pat.Const(ndim=0)), first_positive_by_condition(),
-    scaled(pat.Const(ndim=0), pat.Const(2.0)), squeezed(), masked_attention(),
+    scaled(pat.Const(ndim=0), pat.Const(2.0)), squeezed(), masked_attention(), first_rows_of_more(),
+    sum_of_others(exclude=True),
     one_case_right(op.Negative(op.L2Normalize(pat.Wildcard(ndim=0), eps=0.1, axis=(0,)))),
     one_case_right(op.Negative(normalised(gamma=2))),
     one_case_right(-op.MatrixSetDiag(pat.Wildcard(shape=(2, 3)), pat.Wildcard(), k=(0, 0), align="LEFT_RIGHT")),
