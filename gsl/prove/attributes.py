@@ -198,7 +198,8 @@ def _newshape(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any
 
 def _wide_shape(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
     own = operands[0].shape if operands else ()
-    more = calc.path.choose([rank - len(own) for rank in RANKS if rank >= len(own)], f"new axes of {spec.cls}")
+    ranks = [rank - len(own) for rank in RANKS if rank >= len(own)]
+    more = calc.path.choose(ranks or [0], f"new axes of {spec.cls}")
     new = [calc.path.variable("size").poly for _ in range(more)]
     rest = [calc.path.broadcast([size, calc.path.variable("size").poly], given=True) for size in own]
     return tuple(map(calc.whole, (*new, *rest)))

@@ -113,7 +113,8 @@ def logarithm_of_sum(keepdims: bool) -> Subst:
     einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(1,), keepdims=False, exclude=False)),
     einsum("ij,kj->ik", lambda x, y: op.Matmul(x, op.Transpose(y, axes=(1, 0)), out_dtype="")),
     Subst(op.Power(r := pat.Wildcard(), -0.5), op.Rsqrt(r), name="a power"), slices(0, 2),
-    first_four(where=lambda x: x.shape[0] >= 4), sum_of_others(exclude=False), norm_of_groups(1), logarithm_of_sum(True),
+    first_four(where=lambda x: x.shape[0] >= 4), sum_of_others(exclude=False), norm_of_groups(1),
+    logarithm_of_sum(True),
 ], ids=lambda rule: rule.name)  # fmt: skip
 def test_definitions_by_other_operators_are_proved(rule: Subst) -> None:
     found = prove(rule)
@@ -289,7 +290,7 @@ def normalised(*, gamma: int) -> pat.Pattern:
     scaled(pat.Const(ndim=0), pat.Const(2.0)), squeezed(), masked_attention(), first_rows_of_more(),
     sum_of_others(exclude=True),
     one_case_right(op.Negative(op.L2Normalize(pat.Wildcard(ndim=0), eps=0.1, axis=(0,)))),
-    one_case_right(op.Negative(normalised(gamma=2))),
+    one_case_right(op.Negative(normalised(gamma=2))), one_case_right(-op.BroadcastTo(pat.Wildcard(ndim=5))),
     one_case_right(-op.MatrixSetDiag(pat.Wildcard(shape=(2, 3)), pat.Wildcard(), k=(0, 0), align="LEFT_RIGHT")),
     one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
