@@ -277,6 +277,14 @@ def masked_attention() -> Subst:
     return Subst(whole, op.Matmul(powers / total, v, out_dtype=""), name="masked attention")
 
 
+def sum_of_bools() -> Subst:
+    """The sum of two bools is one of them, and not 2."""
+    x = pat.Wildcard(dtype="bool", ndim=1)
+    y = pat.Wildcard(dtype="bool", shape=x.shape)
+    parts = (op.Cast(each, dtype="float32") for each in (x, y))
+    return Subst(op.Cast(x + y, dtype="float32"), op.Add(*parts), name="a sum of bools")
+
+
 def normalised(*, gamma: int) -> pat.Pattern:
     """A normalisation that has no use for its weight, which may have any size."""
     x, weight, others = pat.Wildcard(shape=(2, 3)), pat.Wildcard(shape=(gamma,)), [pat.Wildcard() for _ in range(3)]
@@ -288,7 +296,7 @@ def normalised(*, gamma: int) -> pat.Pattern:
     by_another_kind_of_number(), sums([]), folded(joint=False),
     scaled(pat.Const(ndim=0, values="positive"), pat.Const(ndim=0)), first_positive_by_condition(),
     scaled(pat.Const(ndim=0), pat.Const(2.0)), squeezed(), masked_attention(), first_rows_of_more(),
-    sum_of_others(exclude=True),
+    sum_of_others(exclude=True), sum_of_bools(),
     one_case_right(op.Negative(op.L2Normalize(pat.Wildcard(ndim=0), eps=0.1, axis=(0,)))),
     one_case_right(op.Negative(normalised(gamma=2))), one_case_right(-op.BroadcastTo(pat.Wildcard(ndim=5))),
     one_case_right(-op.MatrixSetDiag(pat.Wildcard(shape=(2, 3)), pat.Wildcard(), k=(0, 0), align="LEFT_RIGHT")),

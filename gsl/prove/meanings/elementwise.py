@@ -62,6 +62,16 @@ def _arithmetic(operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm], of:
     return meaning
 
 
+def _add(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
+    def total(a: SumTerm, b: SumTerm) -> SumTerm:
+        if calc.path.reduce(result.dtype) == dtype_code("bool"):
+            raise Unproved("a sum of bools")
+        return calc.algebra.add(a, b)
+
+    result = each(calc, total, left, right)
+    return result
+
+
 def _quotient(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
     return algebra.times(a, algebra.inverse(b))
 
@@ -252,7 +262,7 @@ def _full(calc: Calculation, value: Tensor, shape: Any, dtype: Any) -> Tensor:
 
 
 MEANINGS: dict[str, ElementMeaning] = {
-    "add": _arithmetic(TermAlgebra.add),
+    "add": _add,
     "subtract": _arithmetic(lambda algebra, a, b: algebra.add(a, algebra.negative(b))),
     "multiply": _arithmetic(TermAlgebra.times),
     "divide": _arithmetic(_quotient, "divide"),
