@@ -232,7 +232,7 @@ def _squeezed(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any
 _FREE: Mapping[Any, FreeRule] = {
     "strides": _numbers("stride", 1), "dilation": _numbers("dilation", 1), "padding": _numbers("padding", 0, 2),
     "output_padding": _numbers("output_padding", 0), "pool_size": _numbers("window", 1),
-    "groups": lambda calc, spec, operands: calc.path.variable("groups"),
+    **{name: lambda calc, spec, operands: calc.path.variable("groups") for name in ("groups", "num_groups")},
     **{(f"nn.avg_pool{n}d", "dilation"): lambda calc, spec, operands: (1,) * _count(spec) for n in (1, 2, 3)},
     "data_layout": _layout("NCX", "NXC"), "layout": _layout("NCX", "NXC"), "out_layout": _layout("", "NCX", "NXC"),
     "kernel_layout": lambda calc, spec, operands: _layout(*(

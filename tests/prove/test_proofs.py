@@ -34,7 +34,7 @@ def test_rules_of_the_book_are_proved(name: str) -> None:
 
 
 
-LONGER = ("rms-norm", "layer-norm-variance")
+LONGER = ("rms-norm", "layer-norm-variance", "group-norm-affine")
 IDIOM_NAMES = ("softmax-exp", *(pytest.param(name, marks=pytest.mark.long) for name in LONGER))
 
 
@@ -548,7 +548,10 @@ def test_a_split_along_an_axis_that_a_rank_does_not_have_is_no_proof() -> None:
     assert "an axis that its operand lacks" in found.reason
 
 
-def test_the_axes_of_a_norm_may_be_free() -> None:
-    norm = op.L2Normalize(pat.Wildcard(ndim=2), eps=0.1)
-    found = prove(Subst(op.Negative(norm), norm.like(op.Negative(norm.operands[0])), name="a minus"))
-    assert isinstance(found, Proof), str(found)
+def test_attributes_of_a_norm_may_be_free() -> None:
+    x = pat.Wildcard(ndim=2)
+    groups = op.GroupNorm(x, pat.Wildcard(), pat.Wildcard(), axis=1, epsilon=0.1, center=False, scale=False)
+    for norm in (op.L2Normalize(x, eps=0.1), groups):
+        _, *weights = norm.operands
+        found = prove(Subst(op.Negative(norm), norm.like(op.Negative(x), *weights), name="a minus"))
+        assert isinstance(found, Proof), str(found)
