@@ -11,7 +11,7 @@ from gsl.prove.meanings.layout import newshape
 from gsl.prove.poly import Poly, Unproved, Whole, number, product
 from gsl.prove.tensor import Calculation, DType, Family, Real, Tensor
 from gsl.prove.terms import Element, alone
-from gsl.spec import REQUIRED, OpSpec
+from gsl.spec import LISTS, REQUIRED, OpSpec
 from gsl.spec.normalise import spatial
 
 RANKS = (0, 1, 2, 3, 4)
@@ -71,10 +71,17 @@ def _canonical(
 ) -> Any:  # fmt: skip
     if isinstance(value, list):
         value = tuple(value)
+    if operands and not isinstance(operands[0], Tensor) and spec.name not in LISTS:
+        raise Unproved(f"{spec.name} of what is no tensor")
     if isinstance(value, Family) and spec.name != "split":
         raise Unproved(f"{name} of {spec.name} is a tuple of any length")
     if spec.name == "reshape":
         return newshape(calc, operands[0], value)
+    if spec.name == "broadcast_to":  # -1 leaves the size of an axis alone
+        sizes, own = _axes(value), operands[0].shape
+        new = len(sizes) - len(own)
+        value = tuple(calc.whole(own[axis - new]) if isinstance(size, int) and size == -1 and axis >= new else size
+                      for axis, size in enumerate(sizes))  # fmt: skip
     if spec.name == "split" and name != "axis" and isinstance(value, (int, Whole)):
         return _sections(calc, operands[0], value, given_axis)
     if spec.name == "squeeze" and value is None:

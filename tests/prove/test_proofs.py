@@ -238,8 +238,9 @@ def by_another_kind_of_number() -> Subst:
 def scaled(first: pat.Const, other: pat.Const, **options: Any) -> Subst:
     """ReLUs of any number of products with numbers, of which only the first is known to be positive, or none is."""
     x, i = pat.Wildcard(ndim=2), attr.Symbol()
-    one, each = op.ReLU(x * first), op.ReLU(x * other)
-    relus = pat.Variadic(each, templates=[each, each.operands[0], other], first=[one, one.operands[0], first])
+    products = x * first, x * other
+    one, each = map(op.ReLU, products)
+    relus = pat.Variadic(each, templates=[each, products[1], other], first=[one, products[0], first])
     return Subst(relus, pat.Variadic(op.ReLU(x) * relus(other, i), index=i), name="scaled", **options)
 
 
@@ -299,6 +300,7 @@ def normalised(*, gamma: int) -> pat.Pattern:
     sum_of_others(exclude=True), sum_of_bools(),
     one_case_right(op.Negative(op.L2Normalize(pat.Wildcard(ndim=0), eps=0.1, axis=(0,)))),
     one_case_right(op.Negative(normalised(gamma=2))), one_case_right(-op.BroadcastTo(pat.Wildcard(ndim=5))),
+    one_case_right(-op.BroadcastTo(pat.Wildcard(ndim=2), shape=(-1, 4))),
     one_case_right(-op.MatrixSetDiag(pat.Wildcard(shape=(2, 3)), pat.Wildcard(), k=(0, 0), align="LEFT_RIGHT")),
     one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
@@ -338,6 +340,12 @@ def test_what_is_said_of_all_instances_is_used() -> None:
 
 def test_a_squeeze_of_an_axis_of_size_1_is_proved() -> None:
     found = prove(squeezed(shape=(1, None)))
+    assert isinstance(found, Proof), str(found)
+
+
+def test_an_axis_that_is_not_broadcast_is_known() -> None:
+    wide = op.BroadcastTo(x := pat.Wildcard(ndim=2), shape=(3, -1, 4))
+    found = prove(Subst(op.ReLU(wide), wide.like(op.ReLU(x)), name="wide"))
     assert isinstance(found, Proof), str(found)
 
 
@@ -533,6 +541,15 @@ def test_a_slice_that_a_rank_does_not_have_is_no_proof() -> None:
     assert "at most 0 places" in found.reason
 
 
+@pytest.mark.parametrize("call", [
+    lambda pair: op.Reshape(pair, newshape=(-1,)), lambda pair: op.Squeeze(pair, axis=(0,)),
+    lambda pair: op.BroadcastTo(pair, shape=(2, 2)), lambda pair: op.Sum(pair, axis=(0,)),
+])  # fmt: skip
+def test_a_call_of_a_tuple_is_no_proof(call: Callable[[pat.Pattern], pat.Pattern]) -> None:
+    pair = pat.Tuple(x := pat.Wildcard(ndim=2), pat.Wildcard(ndim=2))
+    assert "of what is no tensor" in str(prove(Subst(op.ReLU(call(pair)), op.ReLU(x), name="a tuple")))
+
+
 @pytest.mark.parametrize("attrs", [
     {"begin": (0,), "end": (1,), "axes": (0,)}, {"begin": (0,), "end": (1,), "strides": (1,)},
 ], ids=["strides", "axes"])  # fmt: skip
@@ -549,9 +566,8 @@ def test_a_split_along_an_axis_that_a_rank_does_not_have_is_no_proof() -> None:
 
 
 def test_attributes_of_a_norm_may_be_free() -> None:
-    x = pat.Wildcard(ndim=2)
-    groups = op.GroupNorm(x, pat.Wildcard(), pat.Wildcard(), axis=1, epsilon=0.1, center=False, scale=False)
-    for norm in (op.L2Normalize(x, eps=0.1), groups):
-        _, *weights = norm.operands
-        found = prove(Subst(op.Negative(norm), norm.like(op.Negative(x), *weights), name="a minus"))
+    x, *weights = pat.Wildcard(ndim=2), pat.Wildcard(), pat.Wildcard()
+    groups = op.GroupNorm(x, *weights, axis=1, epsilon=0.1, center=False, scale=False)
+    for norm, others in ((op.L2Normalize(x, eps=0.1), []), (groups, weights)):
+        found = prove(Subst(op.Negative(norm), norm.like(op.Negative(x), *others), name="a minus"))
         assert isinstance(found, Proof), str(found)
