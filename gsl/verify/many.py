@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import multiprocessing
 import pickle
+import signal
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import asdict, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cache import Store
-from gsl.errors import GSLError, PatternError
+from gsl.errors import GSLError, PatternError, is_exhaustion
 from gsl.prove import NoProof, Proof
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -150,8 +151,12 @@ def _found(
     elif jobs > 1:
         methods = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("fork" if "fork" in methods else None)
-        with ProcessPoolExecutor(jobs, context) as own:
+        # An interrupt (Ctrl-C) comes to these processes, too, and ends them.
+        own = ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_DFL))
+        try:
             yield from _elsewhere(rules, own, options)
+        finally:
+            own.shutdown(cancel_futures=True)
     else:
         for rule in rules:
             yield _verdict(rule, options)
@@ -177,6 +182,8 @@ def _verdict(rule: Subst, options: dict[str, int]) -> Verdict:
     except (GSLError, ImportError):
         raise
     except Exception as error:
+        if is_exhaustion(error):
+            raise
         reason = f"a mistake in GSL, please report it: {type(error).__name__}: {error}"
         return Unchecked(rule.name, CounterexampleSearch(rule, compare, options["seed"]).evidence(), reason=reason)
 

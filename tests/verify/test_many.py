@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor, Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -15,6 +16,7 @@ from gsl import Proved, Refuted, RuleSet, Subst, Unchecked, op, pat
 from gsl.errors import PatternError
 from gsl.rules import RULES
 from gsl.verify import Evidence, Verdict, verify
+from gsl.verify.many import verdicts
 from tests.verify.wrong import WRONG
 
 x = pat.Wildcard()
@@ -82,6 +84,33 @@ def test_a_rule_on_which_verification_fails_stops_no_other(
     assert isinstance(first, Unchecked)
     assert first.reason == "a mistake in GSL, please report it: RuntimeError: not in torch"
     assert second
+
+
+def test_memory_that_is_lacking_makes_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(rule: Subst, **options: Any) -> Verdict:
+        raise MemoryError
+
+    rules = RuleSet([Subst(op.ReLU(x), op.ReLU(op.ReLU(x)), name="first")])
+    with monkeypatch.context() as lacking, pytest.raises(MemoryError):
+        lacking.setattr("gsl.verify.many.verify", failing)
+        rules.verify(max_examples=20, keep=tmp_path / "kept")
+    assert rules.verify(max_examples=20, keep=tmp_path / "kept")["first"]
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the processes see what is replaced")
+def test_rules_are_not_waited_for_that_nobody_wants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where an interrupt ends the work."""
+
+    def noted(rule: Subst, **options: Any) -> Verdict:
+        (tmp_path / rule.name).touch()
+        return verify(rule, **options)
+
+    monkeypatch.setattr("gsl.verify.many.verify", noted)
+    rules = [Subst(op.ReLU(x), op.ReLU(op.ReLU(x)), name=f"rule_{number}") for number in range(30)]
+    found = cast(Generator[Verdict], verdicts(rules, max_examples=20, jobs=2))
+    assert next(found)
+    found.close()
+    assert len(list(tmp_path.iterdir())) < 15
 
 
 def test_kept_verdicts_are_those_that_were_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
