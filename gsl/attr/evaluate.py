@@ -193,6 +193,8 @@ class Evaluator:
     def _evaluate(self, node: Ast) -> Any:
         try:
             return _STEPS.get(type(node), _no_step)(self, node)
+        except RecursionError:  # of the caller's stack, which tells nothing of the expression
+            raise
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             raise EvaluationError(f"{node!r} has no value: {error}{self._found(node)}") from error
 

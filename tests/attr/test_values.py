@@ -258,6 +258,15 @@ def test_a_long_chain_is_evaluated_without_recursion(function: Any) -> None:
         value(function(expr, ONE) + 1 + "b")
 
 
+def test_want_of_stack_is_no_lack_of_a_value() -> None:
+    class Deep(int):
+        def __add__(self, other: object) -> int:
+            raise RecursionError
+
+    with pytest.raises(RecursionError):
+        value(ONE + 1, one=Deep())
+
+
 # Symbolic dimensions
 
 
