@@ -238,7 +238,7 @@ def _pattern_arguments(parser: argparse.ArgumentParser) -> None:
     models.add_arguments(parser)
     parser.add_argument("outputs", nargs="+", metavar="NODE", help="the nodes with which the pattern ends")
     parser.add_argument(
-        "--inputs", nargs="+", default=[], metavar="NODE", help="the nodes before which it begins: any tensors"
+        "--inputs", nargs="+", default=[], metavar="NODE", help="the nodes with which it begins, for any tensors"
     )
 
 

@@ -188,7 +188,7 @@ class InPlace(GraphBuilder):
         before = node.target, node.args, node.kwargs
         self._rewired[node] = before[1:]
         for operand in node._input_nodes:
-            if operand not in self._users:
+            if len(operand.users) > 1 and operand not in self._users:
                 self._users[operand] = tuple(operand.users)
         self._undo.append(lambda: _assign(node, *before))
         self._touched[node] = None
