@@ -32,7 +32,7 @@ def verdicts() -> dict[str, Verdict]:
 def verdict(name: str, verdicts: dict[str, Verdict]) -> Refuted:
     """The verdict on a wrong rule, which is computed once."""
     if name not in verdicts:
-        verdicts[name] = WRONG[name].make().verify(max_examples=EXAMPLES)
+        verdicts[name] = WRONG[name].make().verify(max_examples=EXAMPLES, seed=2)
     found = verdicts[name]
     assert isinstance(found, Refuted), str(found)
     return found
@@ -47,7 +47,7 @@ def test_it_is_refuted(name: str, verdicts: dict[str, Verdict]) -> None:
     assert not found
     # Smaller than what the first failing instance tends to be: dimensions of 1 and 2 mostly, hardly a node too many.
     assert len(example.before.nodes) <= 6
-    assert all(size <= 6 for node in example.before.nodes for size in node.shape or ())
+    assert all(size <= 4 for node in example.before.nodes for size in node.shape or ())
     told = replace(found, missing=None)  # a condition takes long to find, and others look at it
     for text in (str(told), told._repr_html_()):
         assert "before" in text

@@ -35,6 +35,7 @@ class Variant:
     ``None`` where none does."""
     examples: int
     """How many instances may be evaluated until one shows the mistake."""
+    seed: int
 
     @property
     def fault(self) -> str:
@@ -70,12 +71,13 @@ VARIANTS: dict[str, Variant] = {}
 
 
 def wrong(
-    of: str, *, kinds: tuple[str, ...] = ("value",), condition: str | None = None, examples: int = 60
+    of: str, *, kinds: tuple[str, ...] = ("value",), condition: str | None = None, examples: int = 60,
+    seed: int = 0,
 ) -> Callable[[Callable[[], RuleSides]], None]:
     """Put a variant of a rule into the table."""
 
     def add(sides: Callable[[], RuleSides]) -> None:
-        variant = Variant(of, sides, kinds, condition, examples)
+        variant = Variant(of, sides, kinds, condition, examples, seed)
         name = f"{of}: {variant.fault}"
         assert of in KNOWN, of
         assert name not in VARIANTS, name
