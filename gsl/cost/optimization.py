@@ -380,11 +380,13 @@ class _Optimization:
         return next((other for other in others if not other.reason), first), first.reason
 
     def _compared(self, program: Candidate) -> _Compared:
-        wrong = error(program.workload, self.calibration or [self.inputs])
+        new, inputs = program.workload, self.calibration or [self.inputs]
         if self.tolerance is not None and any(rule.approximate for rule in _used(program)):
+            wrong = error(new, inputs, warm=True)
             reason = f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
             return _Compared(program, wrong, reason)
-        report = self.workload.compare(program.workload, list(self.inputs.values))
+        report = self.workload.compare(new, list(self.inputs.values))
+        wrong = error(new, inputs)  # by packed weights, for it ran before
         why = [f"{row.name}: {row.reason}" for row in report.failures] or ["there are no outputs"]
         return _Compared(program, wrong, "" if report.passed else f"the comparison failed: {why[0]}")
 

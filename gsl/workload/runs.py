@@ -169,17 +169,17 @@ def isolated(
             raise WorkloadError(f"the run changed the parameters {names}, which nothing in the graph tells")
         leaves = [(path, _copy(leaf)) for path, leaf in flatten(result)]
         leaves += [
-            (afterwards("input", name), value) for name, value in copies.items() if _changed(value, inputs[name])
+            (afterwards("input", name), value) for name, value in copies.items() if is_changed(value, inputs[name])
         ]
         leaves += [
             (afterwards("state", name), value.detach().clone())
             for name, (value, before) in guarded.items()
-            if _changed(value, before)
+            if is_changed(value, before)
         ]
         return leaves
     finally:
         for value, before in guarded.values():
-            if _changed(value, before):
+            if is_changed(value, before):
                 with torch.no_grad():
                     value.copy_(before)
 
@@ -208,7 +208,7 @@ def _version(value: Any) -> int:
     return value._version if isinstance(value, torch.Tensor) and not value.is_inference() else 0
 
 
-def _changed(value: Any, before: Any) -> bool:
+def is_changed(value: Any, before: Any) -> bool:
     """True if a tensor has other values than before. (Its version does not tell: batch_norm writes past it.)"""
     import torch
 

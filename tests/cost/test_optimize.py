@@ -24,6 +24,7 @@ from gsl.cost.whole import TimedInputs, error, in_turns, is_faster
 from gsl.errors import WorkloadError
 from gsl.graph import Node
 from gsl.rules import OPTIMISING
+from gsl.rules.approximate import INT8
 from tests.helpers.book import EVERY_RULE
 
 x = pat.Wildcard()
@@ -409,7 +410,7 @@ def test_calibration_inputs_count() -> None:
 def test_what_is_exact_stays_where_the_error_of_the_rest_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     timings = [Timing((seconds,) * 5) for seconds in (1.0, 0.5, 0.6, 0.7, 0.8, 0.9)]
     monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda programs, *_: timings[: len(programs)])
-    monkeypatch.setattr("gsl.cost.optimization.error", lambda new, inputs: 1.0)
+    monkeypatch.setattr("gsl.cost.optimization.error", lambda new, inputs, **_: 1.0)
     monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
     wl = small(chain(torch.tanh, torch.relu, torch.relu))
     cost = Timed(lambda node: {"tanh": 0.2}.get(str(node.op), 0.1), 0.0)
@@ -419,6 +420,35 @@ def test_what_is_exact_stays_where_the_error_of_the_rest_is_too_large(monkeypatc
     (dropped,) = [trial for trial in report.trials if trial.rule == "fine"]
     assert dropped.why == "the error of 1.0e+00 is above the tolerance"
     assert new.op_counts()["nn.relu"] == 1
+
+
+class Counted(nn.Module):
+    """A layer, and the number of its runs, which each run changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(64, 64)
+        self.register_buffer("runs", torch.zeros(()))
+
+    def forward(self, a: torch.Tensor) -> torch.Tensor:
+        self.runs.add_(1)  # type: ignore[operator]
+        return self.layer(a.relu().relu())  # type: ignore[no-any-return]
+
+
+def test_the_error_is_that_of_packed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are packed at the second run, also where several programs were timed and what a run changes was undone."""
+    fastest = "gsl.kernels.operator._fastest"
+    monkeypatch.setattr(fastest, lambda plain, calls, seconds: next((way for way in calls if "int8" in way), plain))
+    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
+    monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
+    monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
+    torch.manual_seed(0)
+    wl = Workload.from_torch(Counted().eval(), (torch.randn(8, 64),))
+    cost = Timed(lambda node: {"packed.dense": 0.1}.get(str(node.op), 0.2), 0.0)
+    report = gsl.optimize(wl, rules=[RELU_RELU, INT8], cost=cost, budget=60.0, tolerance=0.1).report
+    assert {trial.rule for trial in report.kept} == {RELU_RELU.name, "int8-dense-bias"}, str(report)
+    assert report.error is not None
+    assert report.error > 1e-4
 
 
 def test_an_approximate_rule_says_so() -> None:
