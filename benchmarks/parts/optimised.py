@@ -134,7 +134,7 @@ def forms(model: Model, only: tuple[str, ...], budget: float) -> dict[str, Run |
     if COMPILED in only:
         runs[COMPILED] = _run(torch.compile(exported), inputs)
     if FROZEN in only:
-        runs[FROZEN] = _frozen(_run(torch.compile(wl.exported.module()), inputs))
+        runs[FROZEN] = frozen(_run(torch.compile(wl.exported.module()), inputs))
     if BOTH in only:
         runs[BOTH] = _run(torch.compile(made[CPU]().exported.module()), inputs)
     return runs
@@ -158,7 +158,7 @@ def _fused(module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> Run | str:
         return f"can't be traced ({type(error).__name__})"
 
 
-def _frozen(run: Run) -> Run:
+def frozen(run: Run) -> Run:
     """A run that is compiled, at the first time, with weights as constants."""
     with inductor.patch(freezing=True):
         run()

@@ -43,9 +43,10 @@ def linear_formula(
 def linear_kernel(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, **how: str
 ) -> Tensor:
-    """The formula by a packed weight, where there is one and more than one row."""
+    """The formula by a packed weight, where there is one and a row. A single row has a packed weight of its own, as what
+    is fastest for many is not for one."""
     rows = x.numel() // x.shape[-1] if x.dim() > 1 and x.shape[-1] else 0
-    if rows < 2 or weight.dim() != 2 or not is_packable(x, weight, bias):
+    if not rows or weight.dim() != 2 or not is_packable(x, weight, bias):
         return linear_formula(x, weight, bias, addend, **how)
     activation, precision = how.get("activation", "none"), how.get("precision", "float32")
     fused = activation if addend is None else "none"
@@ -54,7 +55,7 @@ def linear_kernel(
         shape = ("linear", rows, *weight.shape, bias is None, fused, precision)
         return fastest(shape, "plain", _linear_ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
 
-    run = packed(weight, bias, (fused, precision), make)
+    run = packed(weight, bias, (fused, precision, rows == 1), make)
     result = _linear_plain(ACTIVATIONS[fused], x, weight, bias) if run is None else run(x.contiguous(), weight, bias)
     return result if addend is None else ACTIVATIONS[activation].in_place(added(result, addend))
 

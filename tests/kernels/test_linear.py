@@ -79,7 +79,7 @@ def test_every_way(way: str, activation: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: way if way in calls else plain)
     monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     weight = W.clone()
-    for x in (X, X, X[:, :2], X[0], X.transpose(0, 1)):
+    for x in (X, X, X[:, :2], X[0], X.transpose(0, 1), X[0, :1], X[:1, :1]):
         for bias in (B, None):
             LINEAR(x, weight, bias, activation=activation)
             found = LINEAR(x, weight, bias, activation=activation)
@@ -180,6 +180,24 @@ def test_what_a_cuda_graph_reads_lives_as_long_as_the_weight(change: str) -> Non
     gc.collect(1)
     assert read() is None
     assert not entries()
+
+
+def test_a_single_row_has_a_way_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a decoder, which reads many tokens first, and one at a time then."""
+    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
+    monkeypatch.setattr(
+        "gsl.kernels.operator._fastest", lambda plain, calls, seconds: "int8 x86" if "int8 x86" in calls else plain
+    )
+    exact, rough = F.linear(X[0, :1], W), F.linear(X, W)
+    for _ in range(3):
+        LINEAR(X, W)
+        LINEAR(X[0, :1], W, precision="int8")
+    assert len(entries()) == 2
+    assert torch.equal(LINEAR(X, W), rough)
+    assert 0 < (LINEAR(X[0, :1], W, precision="int8") - exact).abs().max() < 0.05
+    for _ in range(3):
+        LINEAR(X[:2, 0], W, precision="int8")
+    assert len(entries()) == 3
 
 
 def test_a_weight_that_is_new_at_each_call_is_not_packed() -> None:
