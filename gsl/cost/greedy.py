@@ -9,7 +9,7 @@ Of approximate rules, those kinds of matches are kept that gain most for the err
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from gsl.cost.space import KEPT, Candidate, Choice, Clock, Found, Kind, Space, Trial
@@ -192,21 +192,38 @@ def approximated(
 
     If that of all kinds together is, and they pay, all are taken that pay. Otherwise they are taken in the order of
     gain per error; the error is that of the whole program with all that was taken, so one that brings too much with
-    those before it is left, and the next one is looked at.
+    those before it is left, and the next one is looked at. Then come the kinds that match where others were left.
     """
     base = found.best if found.best.choice is not None else space.at(Choice())
     choice = base.choice
     assert choice is not None
     everything = space.at(choice.approximating(None))
-    kinds = [kind for kind in everything.fired if space.rules[kind.rule].approximate]
+    kinds = _approximate(space, everything)
     if kinds and everything.costs.total < found.best.costs.total:
         progress("with all approximate rules")
         whole = error(everything.workload, inputs, warm=True)
         if whole <= tolerance:
             best, together = _paying(space, everything, kinds, clock, whole)
             return Found(best, (*found.trials, *together), found.finished)
-    offers, trials = _offers(space, base, everything, kinds, inputs, clock, progress)
-    best, taken = found.best, list[Kind]()
+    best, taken, trials = found.best, list[Kind](), list[Trial]()
+    while kinds:
+        offers, dropped = _offers(space, base, everything, kinds, inputs, clock, progress)
+        best, tried = _within(tolerance, space, choice, best, taken, offers, inputs, clock)
+        trials += [*dropped, *tried]
+        # Where a kind was left, another rule may match, of a smaller error.
+        choice = replace(choice, kinds_out=choice.kinds_out.union(kinds).difference(taken))
+        everything = space.at(choice.approximating(None)) if clock.left > 0 else base
+        kinds = [kind for kind in _approximate(space, everything) if kind not in taken]
+    return Found(best, (*found.trials, *trials), found.finished)
+
+
+def _within(
+    tolerance: float, space: Space, choice: Choice, best: Candidate, taken: list[Kind], offers: Iterable[_Offer],
+    inputs: Sequence[TimedInputs], clock: Clock,
+) -> tuple[Candidate, list[Trial]]:  # fmt: skip
+    """The best program with those kinds of the offers that the tolerance allows, which are added to what was taken, and
+    the trials."""
+    trials = []
     for offer in sorted(offers, key=lambda offer: -offer.gain / max(offer.error, 1e-12)):
         trial = Trial(offer.kind.rule, offer.kind.shape, offer.times, offer.gain, error=offer.error)
         if offer.error > tolerance:
@@ -225,7 +242,12 @@ def approximated(
             is_within = whole <= tolerance
             why = "it gains nothing beside the others" if is_within else f"the error would be {whole:.1g} in all"
             trials.append(trial.dropped(why))
-    return Found(best, (*found.trials, *trials), found.finished)
+    return best, trials
+
+
+def _approximate(space: Space, candidate: Candidate) -> list[Kind]:
+    """The kinds of approximate rules that made a program."""
+    return [kind for kind in candidate.fired if space.rules[kind.rule].approximate]
 
 
 def _offers(

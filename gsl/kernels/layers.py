@@ -43,8 +43,10 @@ def linear_formula(
 def linear_kernel(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, **how: str
 ) -> Tensor:
-    """The formula by a packed weight, where there is one and a row. A single row has a packed weight of its own, as what
-    is fastest for many is not for one."""
+    """The formula by a packed weight, where there is one, and a row.
+
+    A single row has a packed weight of its own, because what is fastest for many rows is not for one.
+    """
     rows = x.numel() // x.shape[-1] if x.dim() > 1 and x.shape[-1] else 0
     if not rows or weight.dim() != 2 or not is_packable(x, weight, bias):
         return linear_formula(x, weight, bias, addend, **how)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +399,16 @@ def test_approximate_rules_that_fit_together_are_taken_at_once_if_they_pay() -> 
     assert found == {"fine": fits, "coarse": fits, "loss": ("dropped", "it does not pay", None)}, str(report)
 
 
+def test_where_a_rule_brings_too_much_another_one_is_tried() -> None:
+    """As bfloat16 where eight bits are too few."""
+    near = rough("near", op.Exp, lambda a: 1.0 + a + a * a * 0.5)
+    wl = small(chain(torch.tanh, torch.exp))
+    given: dict[str, Any] = {"rules": RuleSet([COARSE, near, FINE]), "cost": priced(exp=9.0, tanh=9.0)}
+    for tolerance, kept in [(0.5, {"coarse", "fine"}), (0.02, {"near", "fine"}), (1e-5, set())]:
+        report = gsl.optimize(wl, **given, tolerance=tolerance).report
+        assert {trial.rule for trial in report.kept} == kept, str(report)
+
+
 def test_calibration_inputs_count() -> None:
     wl = small(chain(torch.exp))
     given: dict[str, Any] = {"rules": COARSE, "cost": priced(exp=9.0), "tolerance": 0.1}
@@ -437,10 +447,16 @@ class Counted(nn.Module):
 
 def test_the_error_is_that_of_packed_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are packed at the second run, also where several programs were timed and what a run changes was undone."""
+    timings = [Timing((seconds,) * 5) for seconds in (1.0, 0.5, 0.6, 0.7, 0.8, 0.9)]
+
+    def timed(programs: Sequence[Workload], *how: Any) -> list[Timing]:
+        in_turns(programs, *how)
+        return timings[: len(programs)]
+
     fastest = "gsl.kernels.operator._fastest"
     monkeypatch.setattr(fastest, lambda plain, calls, seconds: next((way for way in calls if "int8" in way), plain))
     monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
-    monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
+    monkeypatch.setattr("gsl.cost.optimization.in_turns", timed)
     monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
     torch.manual_seed(0)
     wl = Workload.from_torch(Counted().eval(), (torch.randn(8, 64),))
