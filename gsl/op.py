@@ -33,6 +33,12 @@ class Operator:
 
 
 _CLASSES = {spec.cls: Operator(spec) for spec in TABLE.values()}
+_OF_TORCH: _typing.Final = {
+    "bmm": "BatchMatmul", "cat": "Concatenate", "div": "Divide", "embedding": "Take", "expand": "BroadcastTo",
+    "linear": "Dense", "mm": "Matmul", "mul": "Multiply", "neg": "Negative", "permute": "Transpose", "pow": "Power",
+    "sub": "Subtract", "to": "Cast", "unsqueeze": "ExpandDims", "view": "Reshape",
+}  # fmt: skip
+"""Operators by their names in torch that are like no name of theirs here."""
 
 
 def __getattr__(name: str) -> Operator:
@@ -40,9 +46,9 @@ def __getattr__(name: str) -> Operator:
         return _CLASSES[name]
     if name.startswith("__"):
         raise AttributeError(name)
-    raise UnknownAttributeError(located(
-        f"gsl.op has no operator {name!r}: {nearest(name, _CLASSES)} (docs/operators.md lists them)"
-    ))  # fmt: skip
+    meant = _OF_TORCH.get(name.lower())
+    end = nearest(name, _CLASSES) if meant is None else f"did you mean {meant!r}?"
+    raise UnknownAttributeError(located(f"gsl.op has no operator {name!r}: {end} (docs/operators.md lists them)"))
 
 
 def __dir__() -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Attribute, Symbol
@@ -313,11 +313,19 @@ def _call(op: str, *operands: Any) -> Call:
     return Call(op, *operands)
 
 
+_OF_TORCH: Final = {"dim": "axis", "dims": "axes", "p": "rate"}
+"""Attributes by their names in torch that are like no name of theirs here."""
+
+
 def check_names(owner: str, names: Iterable[str], known: frozenset[str] | None) -> None:
     """Raise UnknownAttributeError for the first name that is not among the known attributes (``None``: all are)."""
     for name in names:
         if known is not None and name not in known:
-            raise UnknownAttributeError.here(f"{owner} has no attribute {name!r}: {nearest(name, known)}")
+            meant = _OF_TORCH.get(name)
+            end = f"did you mean {meant!r}?" if meant in known else nearest(name, known)
+            made = next((spec.cls for spec in TABLE.values() if spec.name.rpartition(".")[2] == name), None)
+            call = "" if made is None else f"; the call is written op.{made}(…)"
+            raise UnknownAttributeError.here(f"{owner} has no attribute {name!r}: {end}{call}")
 
 
 @checked(PatternTypeError)

@@ -31,11 +31,14 @@ Nested = op.Add(TEMPLATE, X)
 REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("unknown operator", lambda: pat.Call("nn.conv2", X), ValueError, ["'nn.conv2'", "'nn.conv2d'", "native function"]),
     ("unknown class", lambda: op.Conv2d(X, W), AttributeError, ["'Conv2d'", "'Conv2D'"]),
+    ("class as torch names it", lambda: op.Cat(X), AttributeError, ["'Cat'", "did you mean 'Concatenate'?"]),
     ("operator that is a pattern", lambda: pat.Call(X, X), ValueError, ["expected an operator", "Wildcard"]),
     ("operator that is a number", lambda: pat.Call(3, X), ValueError, ["expected an operator", "got 3 of type int"]),
     ("unknown attribute given", lambda: op.Conv2D(X, W, stride=(1, 1)), AttributeError, ["nn.conv2d", "'strides'"]),
     ("unknown attribute read", lambda: CONV.stride, AttributeError, ["has no attribute 'stride'", "'strides'"]),
     ("attribute of a wildcard", lambda: X.strides, AttributeError, ["Wildcard has", "known are dtype, ndim, shape"]),
+    ("method of a tensor", lambda: X.sqrt(), AttributeError, ["Wildcard has no attribute 'sqrt'", "op.Sqrt(…)"]),
+    ("attribute as torch names it", lambda: op.Mean(X, dim=1), AttributeError, ["did you mean 'axis'?"]),
     ("attribute of a tuple", lambda: pat.Tuple(X).shape, AttributeError, ["Tuple has no attribute", "there are none"]),
     ("shape of several tensors", lambda: SPLIT.shape, AttributeError, ["split has no attribute 'shape'"]),
     ("attribute of a class of operators", lambda: pat.Call(pat.OneOf("relu", "nn.conv2d"), X).stride, AttributeError,
@@ -146,6 +149,14 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("like: operands", lambda: CONV.like(X), ValueError, ["nn.conv2d takes 2 operands", "got 1"]),
     ("like: attribute of a wildcard", lambda: X.like(strides=(1, 1)), AttributeError, ["Wildcard.like", "'strides'"]),
 ]  # fmt: skip
+
+
+def test_names_of_torch_lead_to_operators() -> None:
+    for theirs, own in op._OF_TORCH.items():
+        with pytest.raises(UnknownAttributeError, match=f"did you mean '{own}'"):
+            getattr(op, theirs)
+        assert str(getattr(op, own)) == f"op.{own}"
+
 
 
 @pytest.mark.parametrize(("make", "kind", "texts"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
