@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gsl.errors import is_exhaustion
 from gsl.kernels.layers import CONV2D, LINEAR, Window, added, conv_formula, conv_plain, finished
-from gsl.kernels.operator import ACTIVATIONS, Kernel, add_kernel, fastest, packed
+from gsl.kernels.operator import ACTIVATIONS, PLAIN, Kernel, add_kernel, fastest, packed
 
 _LAST: Final = torch.channels_last
 _DTYPES: Final = (torch.float16, torch.bfloat16, torch.float32)
@@ -54,7 +54,7 @@ def conv_on_gpu(
     def make() -> Kernel | None:
         shape = ("conv2d", x.device, x.dtype, x.shape, weight.shape, bias is None, adds, window, name)
         ways = _conv_ways(x, weight, bias, addend, window, name)
-        return fastest(shape, "plain", ways, x, weight, bias, addend, seconds=seconds_on_gpu)
+        return fastest(shape, PLAIN, ways, x, weight, bias, addend, seconds=seconds_on_gpu)
 
     own = packed(weight, bias, (window, name, adds), make, captures=torch.cuda.is_current_stream_capturing())
     run = own or partial(conv_plain, ACTIVATIONS[name], window)

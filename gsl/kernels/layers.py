@@ -9,14 +9,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from gsl.kernels.operator import ACTIVATIONS, Activation, Kernel, fastest, is_packable, packed, register
+from gsl.kernels.operator import ACTIVATIONS, PLAIN, Activation, Kernel, fastest, is_packable, packed, register
 
 _LAST: Final = torch.channels_last
 _linear_onednn = torch.ops.mkldnn._linear_pointwise.default
@@ -24,6 +24,8 @@ _linear_reorder = torch.ops.mkldnn._reorder_linear_weight.default
 _conv_onednn = torch.ops.mkldnn._convolution_pointwise.default
 _conv_onednn_with_addition = torch.ops.mkldnn._convolution_pointwise.binary
 _conv_reorder = torch.ops.mkldnn._reorder_convolution_weight.default
+_PACKED: Final = {"plain": 1.1, "channels last": 1.1}
+"""A convolution that is not packed loses so much in a model, where neither its weight nor its code is in the cache."""
 
 
 def linear_formula(
@@ -55,7 +57,7 @@ def linear_kernel(
 
     def make() -> Kernel:
         shape = ("linear", rows, *weight.shape, bias is None, fused, precision)
-        return fastest(shape, "plain", _linear_ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
+        return fastest(shape, PLAIN, _linear_ways(weight, bias, rows, ACTIVATIONS[fused], precision), x, weight, bias)
 
     run = packed(weight, bias, (fused, precision, rows == 1), make)
     result = _linear_plain(ACTIVATIONS[fused], x, weight, bias) if run is None else run(x.contiguous(), weight, bias)
@@ -196,8 +198,7 @@ with warnings.catch_warnings(), no_dispatch():  # also where this is loaded with
 # ---------------------------------------------------------------- convolutions
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """The movement of a kernel over its operand."""
 
     stride: tuple[int, ...]
@@ -240,22 +241,21 @@ def conv_formula(
 
 
 def conv_kernel(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, *moves: Any, **how: str
-) -> Tensor:
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, *moves: Any,
+    activation: str = "none", precision: str = "float32",
+) -> Tensor:  # fmt: skip
     """The formula by a packed weight, where there is one."""
-    if x.dim() != 4 or weight.dim() != 4 or not x.numel() or not is_packable(x, weight, bias):
-        return conv_formula(x, weight, bias, addend, *moves, **how)
-    window, precision = Window.of(*moves), how.get("precision", "float32")
-    name, adds = how.get("activation", "none"), addend is not None
-    activation = ACTIVATIONS[name]
+    if not (x.dim() == weight.dim() == 4 and x.numel() and is_packable(x, weight, bias)):
+        return conv_formula(x, weight, bias, addend, *moves, activation=activation, precision=precision)
+    window, adds, function = Window.of(*moves), addend is not None, ACTIVATIONS[activation]
     x = x.contiguous(memory_format=_LAST)
 
     def make() -> Kernel:
-        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, name, precision)
-        ways = _conv_ways(x, weight, window, activation, adds, precision)
-        return fastest(shape, "plain", ways, x, weight, bias, addend)
+        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, activation, precision)
+        ways = _conv_ways(x, weight, window, function, adds, precision)
+        return fastest(shape, _PACKED, ways, x, weight, bias, addend)
 
-    run = packed(weight, bias, (window, name, adds, precision), make) or partial(conv_plain, activation, window)
+    run = packed(weight, bias, (window, activation, adds, precision), make) or partial(conv_plain, function, window)
     return run(x, weight, bias, addend)
 
 
@@ -283,21 +283,23 @@ def _conv_ways(
     ways: dict[str, Callable[[], Kernel | None]] = {
         "plain": lambda: partial(conv_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),
-        "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest),
+        "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest, adds),
     }
     if adds:
         ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation)
     if precision == "bfloat16":
-        ways["bfloat16"] = lambda: _followed(_conv_in_bfloat16(x.shape, weight, window, fused), rest)
+        ways["bfloat16"] = lambda: _followed(_conv_in_bfloat16(x.shape, weight, window, fused), rest, adds)
     if precision == "int8":
-        ways["int8"] = lambda: _followed(_conv_in_int8(x.shape, weight, window, fused), rest)
+        ways["int8"] = lambda: _followed(_conv_in_int8(x.shape, weight, window, fused), rest, adds)
     return ways
 
 
-def _followed(run: Kernel | None, activation: Activation) -> Kernel | None:
-    """A run, and then an addition and an activation."""
+def _followed(run: Kernel | None, activation: Activation, adds: bool) -> Kernel | None:
+    """A run, and then, if it ``adds``, an addition and an activation."""
     if run is None:
         return None
+    if not adds:
+        return lambda x, weight, bias, addend: run(x, weight, bias).contiguous(memory_format=_LAST)
     return lambda x, weight, bias, addend: finished(run(x, weight, bias), addend, activation)
 
 

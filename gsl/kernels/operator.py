@@ -17,7 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 _LIBRARY: Final[Any] = torch.library.Library("gsl", "FRAGMENT")  # type: ignore[no-untyped-call]
 _BELOW: Final[Any] = torch._C._after_autograd_keyset
-_INNER: Final[Any] = torch._C._after_ADInplaceOrView_keyset
+_INNER: Final[int] = torch._C._after_ADInplaceOrView_keyset.raw_repr()
 Kernel = Callable[..., torch.Tensor]
 _KERNELS: Final[dict[Any, dict[int, Kernel]]] = {}
 """The kernels of each operator, by the dispatch keys of ordinary tensors of a device, on which nothing like a mode is
@@ -38,7 +38,7 @@ def register(schema: str, kernel: Callable[..., Any], formula: Callable[..., Any
     def autograd(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
             return formula(*args, **kwargs)
-        plain = kernels.get((keys & _INNER).raw_repr())
+        plain = kernels.get(keys.raw_repr() & _INNER)
         if plain is not None:
             return plain(*args, **kwargs)
         return operator.redispatch(keys & _BELOW, *args, **kwargs)
@@ -188,30 +188,35 @@ def clear() -> None:
 # ---------------------------------------------------------------- the fastest way
 
 
-ROUNDS: Final = 5
-GAIN: Final = 0.97
-"""The plain way is left only for one that takes at most this share of its time."""
+ROUNDS: Final = (5, 30)
+"""The least and the most rounds in which the ways of a call are timed."""
+SECONDS: Final = 0.02
+"""The time after which there are no more rounds than the least. In so few, chance decides between short calls."""
+PLAIN: Final = {"plain": 0.97}
+"""The plain way counts as this share of its time: it is left only for one that gains more."""
 
 _LOCK: Final = threading.Lock()
 _CHOICES: Final[dict[Hashable, str]] = {}
 
 
 def seconds_on_cpu(call: Callable[[], object]) -> float:
-    """The seconds of a call."""
-    start = time.perf_counter()
+    """The seconds of a call: with one thread those of this thread, which other work on the machine disturbs less."""
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def fastest(
     shape: Hashable,
-    plain: str,
+    factors: Mapping[str, float],
     ways: Mapping[str, Callable[[], Kernel | None]],
     *args: Any,
     seconds: Callable[[Callable[[], object]], float] = seconds_on_cpu,
 ) -> Kernel:
-    """The run of the fastest way, by the ``seconds`` of a call. ``None`` made by a way says that it is not to be had
-    here.
+    """The run of the fastest way, by the ``seconds`` of a call, times the factor of the way if it has one.
+
+    ``None`` made by a way says that it is not to be had here.
 
     The choice is made once for each shape and number of threads, so that equal layers compute alike.
     """
@@ -221,7 +226,7 @@ def fastest(
         if chosen is None:
             runs = {name: run for name, make in ways.items() if (run := make()) is not None}
             calls = {name: partial(run, *args) for name, run in runs.items()}
-            chosen = _CHOICES[shape] = _fastest(plain, calls, seconds)
+            chosen = _CHOICES[shape] = _fastest(factors, calls, seconds)
             return runs[chosen]
         run = ways[chosen]()
         assert run is not None
@@ -229,17 +234,21 @@ def fastest(
 
 
 def _fastest(
-    plain: str, calls: Mapping[str, Callable[[], object]], seconds: Callable[[Callable[[], object]], float]
-) -> str:
+    factors: Mapping[str, float], calls: Mapping[str, Callable[[], object]],
+    seconds: Callable[[Callable[[], object]], float],
+) -> str:  # fmt: skip
     """The name of the fastest call. They take turns, and the first turn, a warm one, does not count."""
     least = dict.fromkeys(calls, math.inf)
-    for turn in range(ROUNDS + 1):
+    fewest, most = ROUNDS
+    start = time.perf_counter()
+    for turn in range(most + 1):
+        if turn > fewest and time.perf_counter() - start > SECONDS:
+            break
         for name, call in calls.items():
             taken = seconds(call)
             if turn:
                 least[name] = min(least[name], taken)
-    best = min(least, key=least.__getitem__)
-    return best if least[best] < GAIN * least[plain] else plain
+    return min(least, key=lambda name: least[name] * factors.get(name, 1.0))
 
 
 def choices() -> dict[Hashable, str]:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from gsl import kernels
 from gsl.kernels import CONV2D
-from gsl.kernels.operator import ACTIVATIONS, entries
+from gsl.kernels.operator import ACTIVATIONS, PLAIN, entries, fastest
 
 X, W, B = torch.randn(2, 8, 9, 7), torch.randn(16, 8, 3, 3) / 8, torch.randn(16)
 WINDOWS: dict[str, tuple[Any, ...]] = {
@@ -34,7 +34,7 @@ def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize("way", ["plain", "channels last", "onednn", "onednn with addition", "bfloat16", "int8"])
 @pytest.mark.parametrize("adds", [False, True])
 def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: way if way in calls else plain)
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda _, calls, seconds: way if way in calls else "plain")
     window = WINDOWS[kind]
     weight = W[:, : 8 // window[3]].clone()
     precision = way if way in ("bfloat16", "int8") else "float32"
@@ -55,7 +55,7 @@ def test_every_way(way: str, kind: str, adds: bool, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("activation", ["none", "relu", "silu"])
 def test_an_addition_in_the_kernel(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of an addend that is broadcast, or for another operand than the one for which the weight was packed."""
-    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: "onednn with addition")
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda _, calls, seconds: "onednn with addition")
     function = ACTIVATIONS[activation].function
     for x in (X, X, X[:1, :, :8], X[:1]):
         plain = F.conv2d(x, W, B)
@@ -65,6 +65,16 @@ def test_an_addition_in_the_kernel(activation: str, monkeypatch: pytest.MonkeyPa
             torch.testing.assert_close(found, function(plain + addend), rtol=0, atol=2e-5)
             assert found.is_contiguous(memory_format=torch.channels_last)
             assert torch.equal(addend, before)
+
+
+@pytest.mark.parametrize(("seconds", "best"), [
+    ({"plain": 1.0, "packed": 0.98}, "plain"), ({"plain": 1.0, "packed": 0.96, "other": 0.97}, "packed"),
+])  # fmt: skip
+def test_the_fastest_way_by_its_factor(seconds: dict[str, float], best: str) -> None:
+    ways: dict[str, Any] = {name: lambda name=name: lambda: name for name in seconds}
+    run = fastest("a call", PLAIN, ways, seconds=lambda call: seconds[str(call())])
+    assert str(run()) == best
+    assert list(kernels.choices().values()) == [best]
 
 
 def test_one_activation_is_not_taken_for_another() -> None:

@@ -70,7 +70,7 @@ def test_linear(activation: str, dtype: torch.dtype) -> None:
 def test_conv(way: str, dtype: torch.dtype, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if way:
         name = "gsl.kernels.operator._fastest"
-        monkeypatch.setattr(name, lambda plain, calls, seconds: way if way in calls else plain)
+        monkeypatch.setattr(name, lambda _, calls, seconds: way if way in calls else "plain")
     window = WINDOWS[kind]
     side = 1 if kind == "point" else 3
     weight, bias = random(16, 8 // window[3], side, side, dtype=dtype), random(16, dtype=dtype)

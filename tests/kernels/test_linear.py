@@ -76,7 +76,7 @@ def test_steps_of_fused_optimisers_are_seen(part: str) -> None:
 @pytest.mark.parametrize("way", ["onednn", "mkl"])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_way(way: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: way if way in calls else plain)
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda _, calls, seconds: way if way in calls else "plain")
     monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     weight = W.clone()
     for x in (X, X, X[:, :2], X[0], X.transpose(0, 1), X[0, :1], X[:1, :1]):
