@@ -454,7 +454,7 @@ def test_the_error_is_that_of_packed_weights(monkeypatch: pytest.MonkeyPatch) ->
         return timings[: len(programs)]
 
     fastest = "gsl.kernels.operator._fastest"
-    monkeypatch.setattr(fastest, lambda plain, calls, seconds: next((way for way in calls if "int8" in way), plain))
+    monkeypatch.setattr(fastest, lambda _, calls, seconds: next((way for way in calls if "int8" in way), "plain"))
     monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     monkeypatch.setattr("gsl.cost.optimization.in_turns", timed)
     monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)

@@ -186,7 +186,7 @@ def test_a_single_row_has_a_way_of_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     """As in a decoder, which reads many tokens first, and one at a time then."""
     monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     monkeypatch.setattr(
-        "gsl.kernels.operator._fastest", lambda plain, calls, seconds: "int8 x86" if "int8 x86" in calls else plain
+        "gsl.kernels.operator._fastest", lambda _, calls, seconds: "int8 x86" if "int8 x86" in calls else "plain"
     )
     exact, rough = F.linear(X[0, :1], W), F.linear(X, W)
     for _ in range(3):
