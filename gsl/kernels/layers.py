@@ -16,7 +16,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from gsl.kernels.operator import ACTIVATIONS, PLAIN, Activation, Kernel, fastest, is_packable, packed, register
+from gsl.kernels.operator import (
+    ACTIVATIONS,
+    INT8_CONV,
+    PLAIN,
+    Activation,
+    Kernel,
+    fastest,
+    is_packable,
+    packed,
+    register,
+)
 
 _LAST: Final = torch.channels_last
 _linear_onednn = torch.ops.mkldnn._linear_pointwise.default
@@ -279,7 +289,8 @@ def _conv_ways(
 ) -> Mapping[str, Callable[[], Kernel | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
-    fused, rest = (ACTIVATIONS["none"], activation) if adds else (activation, ACTIVATIONS["none"])
+    none = ACTIVATIONS["none"]
+    fused, rest = (none, activation) if adds else (activation, none)
     ways: dict[str, Callable[[], Kernel | None]] = {
         "plain": lambda: partial(conv_plain, activation, window),
         "channels last": lambda: _by_channels_last(weight, window, activation),
@@ -290,15 +301,16 @@ def _conv_ways(
     if precision == "bfloat16":
         ways["bfloat16"] = lambda: _followed(_conv_in_bfloat16(x.shape, weight, window, fused), rest, adds)
     if precision == "int8":
-        ways["int8"] = lambda: _followed(_conv_in_int8(x.shape, weight, window, fused), rest, adds)
+        inner, outer = (fused, rest) if fused.name in INT8_CONV else (none, activation)
+        ways["int8"] = lambda: _followed(_conv_in_int8(x.shape, weight, window, inner), outer, adds)
     return ways
 
 
 def _followed(run: Kernel | None, activation: Activation, adds: bool) -> Kernel | None:
-    """A run, and then, if it ``adds``, an addition and an activation."""
+    """A run, then an addition if it ``adds`` one, then an activation."""
     if run is None:
         return None
-    if not adds:
+    if not adds and activation is ACTIVATIONS["none"]:
         return lambda x, weight, bias, addend: run(x, weight, bias).contiguous(memory_format=_LAST)
     return lambda x, weight, bias, addend: finished(run(x, weight, bias), addend, activation)
 

@@ -101,6 +101,9 @@ ACTIVATIONS: Final = {
 }
 """The activations, by the name that the operators take."""
 
+INT8_CONV: Final = frozenset(("none", "relu", "swish", "hardswish"))
+"""Those that oneDNN computes with a convolution of whole numbers, by its names."""
+
 
 PackWeight = Callable[[], Any]
 

@@ -77,6 +77,15 @@ def test_the_fastest_way_by_its_factor(seconds: dict[str, float], best: str) -> 
     assert list(kernels.choices().values()) == [best]
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_activation_in_eight_bits(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: "int8")
+    for _ in range(2):
+        found = CONV2D(X, W, B, activation=activation, precision="int8")
+    plain = F.conv2d(X, W, B)
+    assert 1e-6 < (found - ACTIVATIONS[activation].function(plain)).abs().max() < 0.03 * plain.abs().max()
+
+
 def test_one_activation_is_not_taken_for_another() -> None:
     for _ in range(3):
         for name, approximate in (("gelu", "none"), ("gelu_tanh", "tanh")):
