@@ -76,16 +76,18 @@ class Activation:
     in_place: Callable[[torch.Tensor], torch.Tensor]
     name: str
     algorithm: str = ""
+    bounds: tuple[float, ...] = ()
 
     @property
-    def onednn(self) -> tuple[str, list[Any], str]:
+    def onednn(self) -> tuple[str, list[float], str]:
         """The arguments by which a kernel of oneDNN is told of it."""
-        return self.name, [], self.algorithm
+        return self.name, list(self.bounds), self.algorithm
 
 
 ACTIVATIONS: Final = {
     "none": Activation(lambda x: x, lambda x: x, "none"),
     "relu": Activation(F.relu, torch.relu_, "relu"),
+    "relu6": Activation(F.relu6, partial(F.relu6, inplace=True), "hardtanh", bounds=(0.0, 6.0)),
     "gelu": Activation(F.gelu, torch.ops.aten.gelu_.default, "gelu", "none"),
     "gelu_tanh": Activation(
         lambda x: F.gelu(x, approximate="tanh"),
@@ -101,7 +103,7 @@ ACTIVATIONS: Final = {
 }
 """The activations, by the name that the operators take."""
 
-INT8_CONV: Final = frozenset(("none", "relu", "swish", "hardswish"))
+INT8_CONV: Final = frozenset(("none", "relu", "hardtanh", "swish", "hardswish"))
 """Those that oneDNN computes with a convolution of whole numbers, by its names."""
 
 

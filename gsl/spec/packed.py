@@ -14,6 +14,7 @@ from gsl.spec.spec import AttrSpec, Calculus, OpSpec
 
 ACTIVATIONS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = MappingProxyType({
     "relu": ("nn.relu", {}),
+    "relu6": ("nn.relu6", {}),
     "gelu": ("gelu", {"approximate": "none"}),
     "gelu_tanh": ("gelu", {"approximate": "tanh"}),
     "silu": ("silu", {}),

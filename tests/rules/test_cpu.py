@@ -60,6 +60,8 @@ FIRES: list[tuple[str, View, str]] = [
      "packed.conv2d(%x, %w, %b, strides=(2, 2), padding=(1, 0, 2, 1))"),
     ("pack-conv-add", layer(conv=True, add=True, bias=True), "packed.conv2d_add(%x, %w, %y, %b)"),
     ("pack-conv-activation", layer(conv=True, then="silu"), "packed.conv2d(%x, %w, activation='silu')"),
+    ("pack-conv-activation", layer(conv=True, then="nn.relu6", bias=True),
+     "packed.conv2d(%x, %w, %b, activation='relu6')"),
     ("pack-conv-add-relu", layer(conv=True, add=True, then="nn.relu"),
      "packed.conv2d_add(%x, %w, %y, activation='relu')"),
     ("int8-dense", layer(matmul=True), "packed.dense(%x, %transpose, precision='int8')"),
