@@ -105,6 +105,8 @@ ACTIVATIONS: Final = {
 
 INT8_CONV: Final = frozenset(("none", "relu", "hardtanh", "swish", "hardswish"))
 """Those that oneDNN computes with a convolution of whole numbers, by its names."""
+INT8_LINEAR: Final = INT8_CONV | {"gelu", "tanh"}
+"""The same for linear layers."""
 
 
 PackWeight = Callable[[], Any]

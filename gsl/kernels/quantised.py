@@ -10,20 +10,20 @@
     ``gsl::quantised_conv2d_dynamic``.
 
 ``scales`` and ``zeros`` have an element for each output channel; ``other`` has the shape of the result. oneDNN computes
-it in whole numbers, as the code of ``torch.compile`` does, where the processor has instructions for it (VNNI), all
-``zeros`` are 0 and ``other`` has the dtype of the result; else the formula.
+the product in whole numbers, as the code of ``torch.compile`` does, where the processor has instructions for it (VNNI)
+and all ``zeros`` are 0, together with what follows it as far as its kernels know that; else the formula.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gsl.kernels.operator import ACTIVATIONS, Kernel, packed, register
+from gsl.kernels.operator import ACTIVATIONS, INT8_CONV, INT8_LINEAR, Kernel, packed, register
 
 _LAST: Final = torch.channels_last
 
@@ -94,19 +94,19 @@ def _packed(
 
 
 def _end(
-    other: Tensor | None, memory: torch.memory_format, *, activation: str = "none", other_scale: float = 1.0,
-    other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
+    other: Tensor | None, taken: Set[str], memory: torch.memory_format, *, activation: str = "none",
+    other_scale: float = 1.0, other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
 ) -> tuple[Any, ...] | None:  # fmt: skip
     """The arguments for what follows a product, as oneDNN takes them: the addend, the result's type, the rest.
 
-    ``None`` where it takes no such call.
+    ``None`` where it takes no such call. ``taken`` are the activations, by its names, that it takes without an addend.
     """
-    dtype = torch.float32 if out_scale is None else torch.uint8
+    dtype, after = torch.float32 if out_scale is None else torch.uint8, ACTIVATIONS[activation].onednn
     result = (1.0, 0, dtype) if out_scale is None else (out_scale, out_zero, dtype)
-    after = ACTIVATIONS[activation].onednn
     if other is None:
-        return None, result, after
-    if other.dtype != dtype:
+        return (None, result, after) if after[0] in taken else None
+    is_scaled = (other_scale, other_zero) != (1.0, 0)
+    if activation not in ("none", "relu") or other.dtype != dtype or (is_scaled and dtype == torch.float32):
         return None
     return other.clone(memory_format=memory), result, (other_scale, other_zero, "sum", 1.0, *after)
 
@@ -119,9 +119,16 @@ def _linear(
         found: Tensor = torch.ops.onednn.qlinear_prepack(weight, None)
         return found
 
-    own = _packed(x, weight, scales, zeros, bias, "quantised linear", pack) if x.dim() > 1 else None
-    if own is None or (parts := _end(other, torch.contiguous_format, **end)) is None:
-        return quantised_linear(x, weight, scales, zeros, bias, other, scale=scale, zero_point=zero_point, **end)
+    scheme: dict[str, Any] = {"scale": scale, "zero_point": zero_point}
+    if x.dim() == 1:
+        row = None if other is None else other[None]
+        return _linear(x[None], weight, scales, zeros, bias, row, **scheme, **end)[0]
+    own = _packed(x, weight, scales, zeros, bias, "quantised linear", pack)
+    if own is None:
+        return quantised_linear(x, weight, scales, zeros, bias, other, **scheme, **end)
+    parts = _end(other, INT8_LINEAR, torch.contiguous_format, **end)
+    if parts is None:
+        return _finished(_linear(x, weight, scales, zeros, bias, **scheme), None, other, **end)
     added, result, after = parts
     data = (x.contiguous(), scale, zero_point, own[0], scales, own[1])
     run = torch.ops.onednn.qlinear_pointwise
@@ -142,13 +149,18 @@ def _conv2d(
         found: Tensor = torch.ops.onednn.qconv_prepack(weight, scales, 1.0, 0, *window, list(x.shape))
         return found
 
+    how: dict[str, Any] = {
+        "scale": scale, "zero_point": zero_point, "stride": stride, "padding": padding, "dilation": dilation,
+        "groups": groups,
+    }  # fmt: skip
     key = ("quantised conv2d", str(window), x.shape)
     own = _packed(x, weight, scales, zeros, bias, key, pack) if x.dim() == 4 else None
-    if own is None or (parts := _end(other, _LAST, **end)) is None:
-        return _conv2d_formula(
-            x, weight, scales, zeros, bias, other, scale=scale, zero_point=zero_point, stride=stride, padding=padding,
-            dilation=dilation, groups=groups, **end,
-        )  # fmt: skip
+    if own is None:
+        return _conv2d_formula(x, weight, scales, zeros, bias, other, **how, **end)
+    parts = _end(other, INT8_CONV, _LAST, **end)
+    if parts is None:
+        product = _conv2d(x, weight, scales, zeros, bias, **how)
+        return _finished(product, None, other, **end).contiguous(memory_format=_LAST)
     added, result, after = parts
     data = (x.contiguous(memory_format=_LAST), scale, zero_point, own[0], scales, own[1])
     onednn = torch.ops.onednn

@@ -1,8 +1,8 @@
 """Rules for quantised programs of torch, as PT2E writes them.
 
 They remove what is quantised or dequantised twice, and make one call of a layer between operands that are dequantised,
-with its bias, a term that is added, a relu, and the quantisation of its result. They do so step by step, so apply them
-until nothing changes (``iterative=True``). They are for inference on a CPU; the operators are those of
+with its bias, a term that is added, an activation, and the quantisation of its result. They do so step by step, so
+apply them until nothing changes (``iterative=True``). They are for inference on a CPU; the operators are those of
 ``gsl.operators.quantised``.
 """
 
@@ -16,7 +16,7 @@ from gsl import attr, op, pat
 from gsl.operators import quantised as q
 from gsl.rewrite import RuleSet, Subst
 from gsl.rules.common import RuleSides, fields, rule
-from gsl.rules.packed import conv
+from gsl.rules.packed import activated, by_activation, conv
 
 SCHEME = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
 """The attributes that tell how numbers are quantised."""
@@ -197,8 +197,8 @@ class LayerCall:
     product: Product
     window: Callable[[pat.Call], dict[str, attr.Expr]]
     """The attributes of the call that follow from a product."""
-    is_taken: Callable[[pat.Call], attr.Expr]
-    """True for the products that become a call."""
+    where: Callable[[pat.Call], tuple[attr.Expr, ...]]
+    """The conditions on a product."""
     axis: Callable[[pat.Call], Any]
     """The axis on which a result has the channels."""
     is_dynamic: bool = False
@@ -237,12 +237,13 @@ class LayerCall:
         scheme = {} if self.is_dynamic else {"scale": data.scale, "zero_point": data.zero_point}
         small = w.like(*w.operands) if form else w
         call = self.operator(x, small, *rest, **scheme, **self.window(found))
-        return self._rule(form, found, call, self.is_taken(found))
+        return self._rule(form, found, call, *self.where(found))
 
     def _activated(self, form: str, operands: Sequence[pat.Pattern]) -> Subst:
         call = self._call(*operands, activation="none")
-        new = call.like(*operands, activation="relu")
-        return self._rule(f"{form} relu", op.ReLU(call), new, call.extern_use(False))
+        f = activated(call)
+        new = by_activation(f, lambda name: call.like(*operands, activation=name))
+        return self._rule(f"{form} activation", f, new, call.extern_use(False))
 
     def _quantised(self, form: str, operands: Sequence[pat.Pattern]) -> Subst:
         """The rule for a result that is quantised. What is added is dequantised then, as the kernel demands."""
@@ -263,9 +264,9 @@ class LayerCall:
         return Subst(source, target, where=list(where), name=name, doc=doc, priority=2)
 
 
-def _symmetric(found: pat.Call) -> attr.Expr:
+def _symmetric(found: pat.Call) -> tuple[attr.Expr, ...]:
     padding = found.padding
-    return (padding[0] == padding[2]) & (padding[1] == padding[3])
+    return padding[0] == padding[2], padding[1] == padding[3]
 
 
 def _window(found: pat.Call) -> dict[str, attr.Expr]:
@@ -276,7 +277,7 @@ def _window(found: pat.Call) -> dict[str, attr.Expr]:
 def _dense(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) -> LayerCall:
     return LayerCall(
         name, call, dequantise, lambda data, weight: op.Dense(data, weight, out_dtype=""), lambda found: {},
-        lambda found: found.ndim > 1, lambda call: call.ndim - 1, is_dynamic,
+        lambda found: (), lambda call: call.ndim - 1, is_dynamic,
     )  # fmt: skip
 
 

@@ -18,6 +18,8 @@ from gsl import Refuted, Subst, Supported, Workload, op, pat
 from gsl.kernels.operator import entries
 from gsl.operators import quantised as q
 from gsl.rules import QUANTISED
+from gsl.rules.packed import activated, by_activation
+from gsl.spec.packed import ACTIVATIONS
 from gsl.verify import verify
 
 quantized = torch.ops.quantized_decomposed
@@ -67,6 +69,7 @@ def of(model: nn.Module | Callable[..., Any], *example: Tensor) -> Workload:
 
 
 X, IMAGE = torch.randn(4, 32), torch.randn(2, 4, 9, 9)
+LAST = IMAGE.contiguous(memory_format=torch.channels_last)
 LAYERS: dict[str, tuple[Layer, Tensor, int, int]] = {
     # with the calls that quantise, and that dequantise, beside the layer
     "linear": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32), X, 1, 0),
@@ -87,6 +90,16 @@ LAYERS: dict[str, tuple[Layer, Tensor, int, int]] = {
         Layer(lambda x, w, b: fake((x + F.conv2d(fake(x), w, b, padding=1)).relu(), WIDE), 4, 4, 3, 3), IMAGE, 2, 1,
     ),
     "conv dynamic": (Layer(lambda x, w, b: F.conv2d(dynamic(x), w, b), 8, 4, 3, 3), IMAGE, 1, 0),
+    "linear gelu quantised": (Layer(lambda x, w, b: fake(F.gelu(F.linear(fake(x), w, b)), WIDE), 16, 32), X, 1, 1),
+    "linear sum silu": (Layer(lambda x, w, b: F.silu(F.linear(fake(x), w, b) + x), 32, 32), X, 1, 0),
+    "linear of a vector": (Layer(lambda x, w, b: fake(F.linear(fake(x), w, b).relu(), WIDE), 16, 32), X[0], 1, 1),
+    "conv relu6 quantised": (
+        Layer(lambda x, w, b: fake(F.relu6(F.conv2d(fake(x), w, b, groups=4)), WIDE), 8, 1, 3, 3), LAST, 1, 1,
+    ),
+    "conv hardswish quantised": (Layer(lambda x, w, b: fake(F.hardswish(F.conv2d(fake(x), w)), WIDE), 8, 4, 1, 1),
+                                 IMAGE, 1, 1),
+    "conv hardsigmoid": (Layer(lambda x, w, b: F.hardsigmoid(F.conv2d(fake(x), w, b)), 8, 4, 1, 1), LAST, 1, 0),
+    "conv dynamic relu6": (Layer(lambda x, w, b: F.relu6(F.conv2d(dynamic(x), w, b)), 8, 4, 3, 3), IMAGE, 1, 0),
     "linear zeros": (Layer(lambda x, w, b: F.linear(fake(x), w), 16, 32, zero=3), X, 1, 0),
 }  # fmt: skip
 
@@ -101,7 +114,7 @@ def test_a_layer_is_one_quantised_call(name: str, tmp_path: Path) -> None:
     assert counts[CALL[name.partition(" ")[0]]] == 1
     assert counts["quantized_decomposed::quantize_per_tensor"] == quantise
     assert counts["quantized_decomposed::dequantize_per_tensor"] == dequantise
-    assert not {"nn.dense", "nn.conv2d", "nn.bias_add", "nn.relu"} & set(counts)
+    assert not {"nn.dense", "nn.conv2d", "nn.bias_add", *(op for op, _ in ACTIVATIONS.values())} & set(counts)
     wl.compare(new).check()
     torch.export.save(new.exported, tmp_path / "program.pt2")
     again = torch.export.load(tmp_path / "program.pt2").module()
@@ -293,11 +306,21 @@ def test_a_rule_holds(rule: Subst) -> None:
     assert isinstance(rule.verify(max_examples=20), Supported)
 
 
-def test_a_wrong_rule_is_refuted() -> None:
-    """It leaves out the zero of the data."""
+def without_the_zero() -> Subst:
     x, w = pat.Wildcard(dtype="uint8"), pat.Param(dtype="int8")
     scales, zeros = pat.Param(dtype="float32"), pat.Param()
     data = q.dequantise(x)
     product = op.Dense(data, q.dequantise_channels(w, scales, zeros, axis=0), out_dtype="")
-    wrong = Subst(product, q.quantised_linear(x, w, scales, zeros, scale=data.scale, zero_point=0))
-    assert isinstance(verify(wrong, max_examples=60, suggest=False), Refuted)
+    return Subst(product, q.quantised_linear(x, w, scales, zeros, scale=data.scale, zero_point=0))
+
+
+def a_second_activation() -> Subst:
+    operands = [pat.Wildcard() for _ in range(4)]
+    call = q.quantised_linear(*operands, activation="relu", out_scale=None)
+    f = activated(call)
+    return Subst(f, by_activation(f, lambda name: call.like(*operands, activation=name)))
+
+
+@pytest.mark.parametrize("wrong", [without_the_zero, a_second_activation])
+def test_a_wrong_rule_is_refuted(wrong: Callable[[], Subst]) -> None:
+    assert isinstance(verify(wrong(), max_examples=60, suggest=False), Refuted)
