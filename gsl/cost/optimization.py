@@ -86,6 +86,9 @@ TIMING = 2 / 3
 """The share of that which is for timing."""
 FINALISTS = 5
 """The largest number of new programs that are timed as a whole."""
+IN_EIGHT_BITS = 0.01
+"""The tolerance for the outputs of quantised programs, unless one is given: another order of the same sums may round a
+number in eight bits to the next one."""
 
 
 @checked(WorkloadError)
@@ -112,7 +115,8 @@ def optimize(
     median and by more than chance (by the ranks of the times). Otherwise it is the program that was given.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
-    largest magnitude of that output, on the inputs or on all those of ``calibration``. ``budget`` is in seconds: when
+    largest magnitude of that output, on the inputs or on all those of ``calibration``. So are the numbers of quantised
+    programs of torch compared, with 0.01 unless it is given. ``budget`` is in seconds: when
     it is spent, no more is looked at. ``search`` is a name or a strategy, ``progress`` is told what is being done.
 
     WorkloadError for arguments that do not fit.
@@ -381,9 +385,12 @@ class _Optimization:
 
     def _compared(self, program: Candidate) -> _Compared:
         new, inputs = program.workload, self.calibration or [self.inputs]
-        if self.tolerance is not None and any(rule.approximate for rule in _used(program)):
+        tolerance = self.tolerance if any(rule.approximate for rule in _used(program)) else None
+        if _is_quantised(self.workload):
+            tolerance = self.tolerance or IN_EIGHT_BITS
+        if tolerance is not None:
             wrong = error(new, inputs, warm=True)
-            reason = f"the error of {wrong:.1e} is above the tolerance" if wrong > self.tolerance else ""
+            reason = f"the error of {wrong:.1e} is above the tolerance" if wrong > tolerance else ""
             return _Compared(program, wrong, reason)
         report = self.workload.compare(new, list(self.inputs.values))
         wrong = error(new, inputs)  # by packed weights, for it ran before
@@ -459,8 +466,11 @@ def _workload(model: Any, inputs: Any) -> Workload:
 
 
 def _rules_for(workload: Workload) -> tuple[RuleSet, ...]:
-    is_quantised = any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
-    return default_rules(device_type(workload), is_quantised=is_quantised)
+    return default_rules(device_type(workload), is_quantised=_is_quantised(workload))
+
+
+def _is_quantised(workload: Workload) -> bool:
+    return any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
 
 
 def device_type(workload: Workload) -> str:

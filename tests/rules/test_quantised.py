@@ -204,6 +204,19 @@ def test_optimize_tries_the_rules_on_quantised_programs_only() -> None:
         program.compare(new).check()
 
 
+def test_optimize_takes_a_step_of_a_quantised_program_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
+    x, small = pat.Wildcard(), torch.rand(4, 8) * 0.1
+    near_zero = Subst(op.Sin(x), x, name="sin near zero")  # it stands for a rounding
+    for function, tolerance, taken in ((fake, None, True), (fake, 1e-5, False), (torch.abs, None, False)):
+        wl = of(lambda x, function=function: function(x).sin(), small)
+        report = gsl.optimize(
+            wl, rules=near_zero, cost=lambda node: 9.0 if node.op == "sin" else 1.0, tolerance=tolerance
+        ).report
+        assert report.taken == taken, str(report)
+        assert 1e-4 < report.error < 1e-2
+
+
 def test_a_result_with_other_uses_is_not_quantised_in_the_call() -> None:
     def both(x: Tensor, w: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         y = F.linear(fake(x), w, b)
