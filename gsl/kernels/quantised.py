@@ -23,6 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gsl.kernels.layers import Window
 from gsl.kernels.operator import ACTIVATIONS, INT8_CONV, INT8_LINEAR, Kernel, packed, register
 
 _LAST: Final = torch.channels_last
@@ -94,12 +95,14 @@ def _packed(
 
 
 def _end(
-    other: Tensor | None, taken: Set[str], memory: torch.memory_format, *, activation: str = "none",
-    other_scale: float = 1.0, other_zero: int = 0, out_scale: float | None = None, out_zero: int = 0,
+    other: Tensor | None, shape: Callable[[], Sequence[int]], taken: Set[str], memory: torch.memory_format, *,
+    activation: str = "none", other_scale: float = 1.0, other_zero: int = 0, out_scale: float | None = None,
+    out_zero: int = 0,
 ) -> tuple[Any, ...] | None:  # fmt: skip
     """The arguments for what follows a product, as oneDNN takes them: the addend, the result's type, the rest.
 
-    ``None`` where it takes no such call. ``taken`` are the activations, by its names, that it takes without an addend.
+    ``None`` where it takes no such call. ``shape`` is that of the product, ``taken`` are the activations, by oneDNN's
+    names, that it takes without an addend.
     """
     dtype, after = torch.float32 if out_scale is None else torch.uint8, ACTIVATIONS[activation].onednn
     result = (1.0, 0, dtype) if out_scale is None else (out_scale, out_zero, dtype)
@@ -107,6 +110,8 @@ def _end(
         return (None, result, after) if after[0] in taken else None
     is_scaled = (other_scale, other_zero) != (1.0, 0)
     if activation not in ("none", "relu") or other.dtype != dtype or (is_scaled and dtype == torch.float32):
+        return None
+    if other.shape != tuple(shape()):  # it writes the result into the memory of the addend
         return None
     return other.clone(memory_format=memory), result, (other_scale, other_zero, "sum", 1.0, *after)
 
@@ -126,7 +131,7 @@ def _linear(
     own = _packed(x, weight, scales, zeros, bias, "quantised linear", pack)
     if own is None:
         return quantised_linear(x, weight, scales, zeros, bias, other, **scheme, **end)
-    parts = _end(other, INT8_LINEAR, torch.contiguous_format, **end)
+    parts = _end(other, lambda: (*x.shape[:-1], len(weight)), INT8_LINEAR, torch.contiguous_format, **end)
     if parts is None:
         return _finished(_linear(x, weight, scales, zeros, bias, **scheme), None, other, **end)
     added, result, after = parts
@@ -157,7 +162,7 @@ def _conv2d(
     own = _packed(x, weight, scales, zeros, bias, key, pack) if x.dim() == 4 else None
     if own is None:
         return _conv2d_formula(x, weight, scales, zeros, bias, other, **how, **end)
-    parts = _end(other, INT8_CONV, _LAST, **end)
+    parts = _end(other, lambda: Window.of(*window).shape(x, weight), INT8_CONV, _LAST, **end)
     if parts is None:
         product = _conv2d(x, weight, scales, zeros, bias, **how)
         return _finished(product, None, other, **end).contiguous(memory_format=_LAST)

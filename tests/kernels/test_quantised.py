@@ -63,6 +63,17 @@ def test_what_follows_a_layer(layer: str, activation: str, added: str, out: floa
         assert layer != "conv" or found.is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.parametrize("layer", LAYERS)
+def test_an_addend_of_another_shape(layer: str) -> None:
+    """The kernels of oneDNN would write beyond its memory."""
+    run, formula, shape, weight_shape, window = LAYERS[layer]
+    weight = numbers(*weight_shape, dtype=torch.int8), torch.rand(16) * 0.01, torch.zeros(16, dtype=torch.long)
+    operands, how = (numbers(*shape), *weight, None), {**SCHEME, **window}
+    for other in (torch.randn(16, 1, 1) if layer == "conv" else torch.randn(16), torch.randn(1)):
+        for _ in range(3):
+            torch.testing.assert_close(run(*operands, other, **how), formula(*operands, other, **how))
+
+
 def test_products_are_of_whole_numbers_whatever_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     if not torch._C._has_mkldnn or not torch.cpu._is_vnni_supported():
         pytest.skip("no kernel of whole numbers")
