@@ -79,7 +79,7 @@ def test_the_fastest_way_by_its_factor(seconds: dict[str, float], best: str) -> 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_activation_in_eight_bits(activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda plain, calls, seconds: "int8")
+    monkeypatch.setattr("gsl.kernels.operator._fastest", lambda _, calls, seconds: "int8")
     for _ in range(2):
         found = CONV2D(X, W, B, activation=activation, precision="int8")
     plain = F.conv2d(X, W, B)
