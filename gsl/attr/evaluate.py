@@ -361,7 +361,7 @@ def source(
     bound: dict[Symbol, str] = {}
 
     def write(node: Ast) -> str:
-        nonlocal left
+        nonlocal left, bound
         left -= 1
         if left < 0:
             raise NotCompiled
@@ -371,8 +371,10 @@ def source(
             case ast.Attribute(pattern, name) if node.symbols.isdisjoint(bound):
                 return attribute(pattern, name)
             case ast.Each(symbol, body, None, over) if over is not None:
-                bound[symbol] = item = f"item{len(bound)}"
-                return f"tuple([{write(body)} for {item} in {write(over)}])"
+                items, outside, item = write(over), bound, f"item{len(bound)}"
+                bound = {**outside, symbol: item}
+                values, bound = write(body), outside
+                return f"tuple([{values} for {item} in {items}])"
             case ast.Reduce(_, sequence, initial):
                 start = "()" if initial is None else f"({write(initial)},)"
                 return f"{names.of(folded)}({names.of(node)}, {write(sequence)}, {start})"

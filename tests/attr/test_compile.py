@@ -51,6 +51,7 @@ EXPRESSIONS = [
     attr.Sum(s), attr.prod(s[:0]), attr.max(s), attr.ReduceTuple("+", s, 9),
     attr.Map(s, lambda item: item + 1), attr.Map(attr.Zip(s, s[1:]), lambda pair: pair[0] - pair[1])[:1],
     attr.Map(s, lambda item: attr.Sum(attr.Map(s, lambda other: item * other))), attr.all(attr.Map(s, lambda a: a > 1)),
+    attr.Map(s, attr.Tuple(attr.Map((i, i + 1), -i, index=i), i), index=i),
 ]  # fmt: skip
 
 
