@@ -1,7 +1,6 @@
-"""The abstract syntax of attribute expressions: frozen nodes with structural equality.
+"""The abstract syntax of attribute expressions: frozen nodes, compared by identity, as patterns are.
 
-Literals compare with their type, so ``Literal(1) != Literal(True)``; symbols and patterns by identity. Operator sugar
-is kept apart, in :mod:`gsl.attr.expr`; evaluation in :mod:`gsl.attr.evaluate`.
+Operator sugar is kept apart, in :mod:`gsl.attr.expr`; evaluation in :mod:`gsl.attr.evaluate`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Ast:
             if isinstance(value, Ast):
                 yield value
             elif isinstance(value, tuple):
-                yield from (item for item in value if isinstance(item, Ast))
+                yield from value
 
     def strict(self) -> Iterator[Ast]:
         """The direct sub-expressions that have to be evaluated in any case, with the same symbols bound."""
@@ -49,31 +48,8 @@ class Ast:
         """The text of the expression in parts, see :mod:`gsl.attr.text`."""
         yield type(self).__name__
 
-    def _head(self) -> Any:
-        """The expression apart from its sub-expressions, as a value to be compared."""
-        return tuple(Ast if isinstance(value, Ast) else len(value) if isinstance(value, tuple) else value
-                     for value in self._fields())  # fmt: skip
-
     def __repr__(self) -> str:
         return render(self)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ast):
-            return NotImplemented
-        work: list[tuple[Ast, Ast]] = [(self, other)]
-        done: set[tuple[int, int]] = set()
-        while work:
-            a, b = work.pop()
-            if a is b or (id(a), id(b)) in done:
-                continue
-            done.add((id(a), id(b)))
-            if type(a) is not type(b) or a._head() != b._head():
-                return False
-            work.extend(zip(a.children(), b.children()))
-        return True
-
-    def __hash__(self) -> int:
-        return hash((type(self), self.depth, self._head()))
 
     def __copy__(self) -> Ast:
         return self
@@ -91,17 +67,8 @@ class Symbol(Ast):
     def _free(self) -> frozenset[Symbol]:
         return frozenset((self,))
 
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
     def parts(self) -> Iterator[Any]:
         yield self.name
-
-
-def _typed(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return tuple(_typed(item) for item in value)
-    return type(value), value
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -115,9 +82,6 @@ class Literal(Ast):
 
     def children(self) -> Iterator[Ast]:
         return iter(())
-
-    def _head(self) -> Any:
-        return _typed(self.value)
 
     def parts(self) -> Iterator[Any]:
         yield short(self.value)
@@ -199,13 +163,15 @@ class Slice(Ast):
     stop: Ast
     step: Ast
 
+    def bounds(self) -> list[Ast | None]:
+        """The start, the stop and the step; ``None`` for one that is left out."""
+        return [None if isinstance(part, Literal) and part.value is None else part
+                for part in (self.start, self.stop, self.step)]  # fmt: skip
+
     def parts(self) -> Iterator[Any]:
-        start, stop, step = ("" if part == _NONE else part for part in (self.start, self.stop, self.step))
-        yield from (self.sequence, "[", start, ":", stop)
+        start, stop, step = self.bounds()
+        yield from (self.sequence, "[", start or "", ":", stop or "")
         yield from (":", step, "]") if step else ("]",)
-
-
-_NONE = Literal(None)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -275,9 +241,6 @@ class Each(Ast):
     def _free(self) -> frozenset[Symbol]:
         free = self.body.symbols - {self.symbol}
         return free.union(*(part.symbols for part in (self.length, self.over) if part is not None))
-
-    def _head(self) -> Any:
-        return self.symbol, self.length is None, self.over is None
 
     def parts(self) -> Iterator[Any]:
         yield from ("(", self.body, " for ", self.symbol, " in ")

@@ -415,14 +415,14 @@ def source(
 
 
 @lru_cache(maxsize=4096)
-def _function(key: Identity) -> Callable[[AttrScope, dict[Symbol, Any]], Any] | None:
+def _function(node: Ast) -> Callable[[AttrScope, dict[Symbol, Any]], Any] | None:
     names = Names()
 
     def attribute(pattern: Any, name: str) -> str:
         return f"read({names.of(pattern)}, {name!r}, symbols)"
 
     try:
-        text = source(key.of, names, attribute, lambda alternative: None, most=5 * MOST)
+        text = source(node, names, attribute, lambda alternative: None, most=5 * MOST)
     except NotCompiled:
         return None
     exec(f"def value(scope, symbols):\n    read = scope.attribute\n    return {text}", names.table)
@@ -432,20 +432,5 @@ def _function(key: Identity) -> Callable[[AttrScope, dict[Symbol, Any]], Any] | 
 
 def evaluated(node: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> Any:
     """The value of an expression that is evaluated often; one of :data:`NO_VALUE` if it has none."""
-    function = _function(Identity(node))
+    function = _function(node)
     return Evaluator(scope, symbols).value(node) if function is None else function(scope, symbols)
-
-
-class Identity:
-    """An expression as the key of a cache, by identity."""
-
-    __slots__ = ("of",)
-
-    def __init__(self, of: Ast) -> None:
-        self.of = of
-
-    def __hash__(self) -> int:
-        return id(self.of)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Identity) and self.of is other.of

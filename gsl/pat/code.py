@@ -343,8 +343,7 @@ class _Coder:
             case ast.Item():
                 return f"{self._indexed(node.sequence)}[{_bare(self.value(node.index))}]"
             case ast.Slice():
-                start, stop, step = ("" if part == ast.Literal(None) else _bare(self.value(part))
-                                     for part in (node.start, node.stop, node.step))  # fmt: skip
+                start, stop, step = ("" if part is None else _bare(self.value(part)) for part in node.bounds())
                 return f"{self._indexed(node.sequence)}[{start}:{stop}{f':{step}' if step else ''}]"
             case ast.Function():
                 return _called(f"attr.{node.name}", (_bare(self.value(operand)) for operand in node.operands))

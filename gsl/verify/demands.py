@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf, Unary, conjuncts
-from gsl.attr.evaluate import NO_VALUE, AttrScope, Identity, evaluated, same
+from gsl.attr.evaluate import NO_VALUE, AttrScope, evaluated, same
 from gsl.errors import EvaluationError
 from gsl.match.bindings import AttrPath, MatchScope, read
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Repeat, Variadic
@@ -39,7 +39,7 @@ class Demand:
     @cached_property
     def names(self) -> frozenset[str]:
         """The names of the attributes that it reads."""
-        return _names(Identity(self.test))
+        return _names(self.test)
 
 
 _ABSENT: Any = object()
@@ -124,7 +124,7 @@ class Demands:
         for part in conjuncts(node):
             match part:
                 case Binary("|", left, right):
-                    side = self.choices.index(2, ("side", Identity(part)))
+                    side = self.choices.index(2, ("side", part))
                     self._add((left, right)[side], path, symbols)
                 case Function("all", (Each(symbol, body, length, None),)) if length is not None:
                     count = self.value(length, path, symbols)
@@ -185,7 +185,7 @@ class Demands:
         return found if isinstance(found, NodeDraft) else None
 
     def _drafts(self, test: Ast, fact: Demand) -> Iterator[NodeDraft]:
-        for pattern in _references(Identity(test)):
+        for pattern in _references(test):
             if isinstance(pattern, Instance) and pattern.number.symbols - set(fact.symbols):
                 continue
             draft = self._draft(pattern, fact)
@@ -271,7 +271,7 @@ class Demands:
     def numbers(self, draft: NodeDraft, name: str) -> list[Any]:
         """The numbers beside an attribute in the conditions on a draft."""
         reading = (fact for fact in self.about.get(draft, ()) if name in fact.names)
-        return list(dict.fromkeys(number for fact in reading for number in _numbers(Identity(fact.test))))
+        return list(dict.fromkeys(number for fact in reading for number in _numbers(fact.test)))
 
     @cached_property
     def _tests(self) -> Sequence[Ast]:
@@ -281,8 +281,8 @@ class Demands:
     @cached_property
     def sizes(self) -> Sequence[int]:
         """Sizes larger than the usual ones that conditions on shapes are likely to allow, by the numbers in them."""
-        shaped = (test for test in self._tests if "shape" in _names(Identity(test)))
-        named = {n for test in shaped for n in _numbers(Identity(test)) if isinstance(n, int) and 1 < n <= LARGEST}
+        shaped = (test for test in self._tests if "shape" in _names(test))
+        named = {n for test in shaped for n in _numbers(test) if isinstance(n, int) and 1 < n <= LARGEST}
         near = sorted({n * times + more for n in named for times, more in ((1, 0), (1, 1), (2, 0), (3, 0))})
         return [n for n in near if SIZES < n <= LARGEST]
 
@@ -371,21 +371,21 @@ def _equations(pattern: Pattern) -> tuple[tuple[Binary, bool], ...]:
 
 
 @lru_cache(maxsize=8192)
-def _references(test: Identity) -> tuple[Pattern, ...]:
-    return tuple(references(test.of))
+def _references(test: Ast) -> tuple[Pattern, ...]:
+    return tuple(references(test))
 
 
 @lru_cache(maxsize=8192)
-def _names(test: Identity) -> frozenset[str]:
+def _names(test: Ast) -> frozenset[str]:
     """The names of the attributes that an expression reads."""
-    return frozenset(part.name for part in parts(test.of) if isinstance(part, Attribute))
+    return frozenset(part.name for part in parts(test) if isinstance(part, Attribute))
 
 
 @lru_cache(maxsize=8192)
-def _numbers(test: Identity) -> tuple[Any, ...]:
+def _numbers(test: Ast) -> tuple[Any, ...]:
     """The numbers in an expression, those of tuples included."""
     found: list[Any] = []
-    for part in parts(test.of):
+    for part in parts(test):
         if isinstance(part, Literal):
             found += part.value if isinstance(part.value, tuple) else [part.value]
     return tuple(dict.fromkeys(n for n in found if isinstance(n, (int, float)) and not isinstance(n, bool)))

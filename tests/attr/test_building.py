@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from gsl import attr, pat
-from gsl.attr.ast import Binary, Each, Literal, TupleOf
 from gsl.attr.expr import to_ast
 from gsl.errors import PatternError, PatternTypeError
 
@@ -90,25 +89,6 @@ def test_a_type_error_is_an_error_of_gsl_too() -> None:
         bool(SHAPE)
 
 
-def test_equality_is_structural_and_typed() -> None:
-    assert (SHAPE + 1).ast == (X.shape + 1).ast
-    assert hash((SHAPE + 1).ast) == hash((X.shape + 1).ast)
-    assert (SHAPE + 1).ast != (1 + SHAPE).ast
-    assert (SHAPE + 1).ast != (pat.Wildcard().shape + 1).ast
-    assert Literal(1) != Literal(True)
-    assert Literal(1) != Literal(1.0)
-    assert Literal((1, 2)) != Literal((1, True))
-    assert attr.Const([1, 2]).ast == Literal((1, 2))
-    assert attr.Tuple(1, SHAPE).ast == TupleOf((Literal(1), SHAPE.ast))
-    assert attr.Tuple(1, SHAPE).ast != attr.Tuple(1, SHAPE, 2).ast
-    assert attr.Symbol().ast != attr.Symbol().ast
-    index = attr.Symbol()
-    assert attr.Variadic(index, 2, index=index).ast == attr.Variadic(index, 2, index=index).ast
-    assert Each(index.ast, index.ast, SHAPE.ast) != Each(index.ast, index.ast, None, SHAPE.ast)  # type: ignore[arg-type]
-    assert SHAPE.ast != "Wildcard.shape"
-    assert Binary("+", Literal(1), Literal(2)) != Binary("-", Literal(1), Literal(2))
-
-
 def test_copies_are_the_same_object() -> None:
     index = attr.Symbol()
     for thing in (SHAPE, index, index.ast, (SHAPE + 1).ast):
@@ -157,16 +137,12 @@ def test_repr_reads_like_the_source(expr: attr.Expr, text: str) -> None:
     assert repr(expr) == text
 
 
-def test_a_long_chain_is_built_compared_and_printed_without_recursion() -> None:
-    def chain() -> attr.Expr:
-        expr = SHAPE[0]
-        for _ in range(5000):
-            expr = expr + 1
-        return expr
-
-    assert len(repr(chain())) < 300
-    assert chain().ast == chain().ast
+def test_a_long_chain_is_built_and_printed_without_recursion() -> None:
+    expr = SHAPE[0]
+    for _ in range(5000):
+        expr = expr + 1
+    assert len(repr(expr)) < 300
 
 
 def test_literals_become_one_literal() -> None:
-    assert to_ast((1, [2, (3,)])) == Literal((1, (2, (3,))))
+    assert to_ast((1, [2, (3,)])).value == (1, (2, (3,)))  # type: ignore[attr-defined]

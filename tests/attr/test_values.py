@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gsl import attr, pat
 from gsl.attr import Expr
-from gsl.attr.ast import Literal, Symbol
+from gsl.attr.ast import Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError, UndecidableError
 from gsl.graph import SymDim
@@ -240,9 +240,6 @@ def test_a_shared_expression_costs_nothing(in_symbol: bool) -> None:
     assert scope.asked <= 1
     assert len(repr(expr)) < 600
     assert "…" in repr(expr)
-    other = attr.Variadic(lambda i: deep(i + 1), 2) if in_symbol else deep(ONE)
-    assert (expr.ast == other.ast) is not in_symbol  # a bound symbol is its own
-    assert in_symbol or hash(expr.ast) == hash(other.ast)
     assert time.process_time() - start < 2
 
 
@@ -349,7 +346,6 @@ def test_expressions_over_ints_are_those_of_python(left: Any, right: Any, functi
     else:
         found = value(build(tree, attr.Const))
         assert (type(found), found) == (type(expected), expected)
-        assert build(tree, attr.Const).ast == build(tree, attr.Const).ast
 
 
 SEQUENCES = st.lists(st.integers(-3, 3), max_size=5).map(tuple)
@@ -374,14 +370,12 @@ def test_numbers_and_dtypes_of_other_libraries() -> None:
     import numpy
     import torch
 
-    assert attr.Const(numpy.float64(0.5)).ast == Literal(0.5)
-    assert attr.Const(numpy.int64(3)).ast == Literal(3)
-    assert attr.Const(numpy.bool_(True)).ast == Literal(True)
-    assert attr.Const(torch.float16).ast == Literal("float16")
-    assert attr.Const(torch.channels_last).ast == Literal("channels_last")
-    assert attr.Const(torch.device("cpu")).ast == Literal("cpu")
-    assert attr.Const(numpy.float32).ast == Literal("float32")
-    assert attr.Const(torch.Size([1, 2])).ast == Literal((1, 2))
+    for number, written in (
+        (numpy.float64(0.5), "0.5"), (numpy.int64(3), "3"), (numpy.bool_(True), "True"), (numpy.float32, "'float32'"),
+        (torch.float16, "'float16'"), (torch.channels_last, "'channels_last'"), (torch.device("cpu"), "'cpu'"),
+        (torch.Size([1, 2]), "(1, 2)"),
+    ):  # fmt: skip
+        assert repr(attr.Const(number)) == written
 
 
 @pytest.mark.torch

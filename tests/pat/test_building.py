@@ -347,8 +347,8 @@ def test_arguments_of_a_native_call_are_its_own() -> None:
     for target in (torch.nansum, torch.ops.aten.nansum.default, pat.OneOf(torch.nansum, torch.cumprod)):
         call = pat.Call(target, X, dtype=torch.float64)  # type: ignore[arg-type]
         assert call.guard is None
-        assert call.attrs == {"dtype": Literal(torch.float64)}
-        assert pat.is_op(target)(X, dtype=torch.float64).attrs == call.attrs  # type: ignore[arg-type]
+        assert call.attrs["dtype"].value is torch.float64  # type: ignore[attr-defined]
+        assert repr(pat.is_op(target)(X, dtype=torch.float64)) == repr(call)  # type: ignore[arg-type]
         assert repr(call.has_dtype("float64")).endswith(" & Wildcard(dtype='float64'))")
 
 
@@ -367,7 +367,7 @@ def test_an_argument_that_an_operator_of_torch_lacks() -> None:
 
     with pytest.raises(UnknownAttributeError, match=r"nansum\.default has no argument 'dims': did you mean 'dim'"):
         pat.Call(torch.ops.aten.nansum.default, X, dims=[0])
-    assert pat.Call(torch.sum, X, axis=0).attrs == {"axis": Literal(0)}  # an argument of the function alone
+    assert "axis=0" in repr(pat.Call(torch.sum, X, axis=0))  # an argument of the function alone
 
 
 @pytest.mark.torch
