@@ -70,7 +70,10 @@ def _comparison(name: str, function: Callable[[Any, Any], bool]) -> Callable[[An
 def _extreme(function: Callable[..., Any], relation: str) -> Callable[[Any, Any], Any]:
     def choose(left: Any, right: Any) -> Any:
         if isinstance(left, SymDim) or isinstance(right, SymDim):
-            return left if compare(relation, left, right) else right
+            try:
+                return left if compare(relation, left, right) else right
+            except UndecidableError:  # of 1 and s, the other way tells
+                return right if compare(relation, right, left) else left
         return function(left, right)
 
     return choose

@@ -99,34 +99,28 @@ def _combine(operate: Callable[[Any, Any], Any], left: Dim, right: Dim) -> Dim:
     return dim(operate(a, b))
 
 
+_SIGNS = {
+    "==": ("is_zero", "is_nonzero"), "!=": ("is_nonzero", "is_zero"), "<": ("is_negative", "is_nonnegative"),
+    "<=": ("is_nonpositive", "is_positive"), ">": ("is_positive", "is_nonpositive"),
+    ">=": ("is_nonnegative", "is_negative"),
+}  # fmt: skip
+"""The signs of a difference for which each relation holds, and for which it does not."""
+
+
 def compare(relation: str, left: Dim, right: Dim) -> bool:
     """Decide ``left relation right`` for every value of the symbols; relation is ``== != < <= > >=``.
 
     Raises UndecidableError where the answer depends on the sizes.
     """
+    import sympy
+
     difference: Dim = left - right
-    if isinstance(difference, int):
-        low = high = difference
-        known_low = known_high = True
-    else:
-        expr = difference.expr
-        known_low, known_high = bool(expr.is_nonnegative), bool(expr.is_nonpositive)
-        low = 1 if expr.is_positive else 0
-        high = -1 if expr.is_negative else 0
-        if expr.is_nonzero and relation in ("==", "!="):
-            return relation == "!="
-    if relation in (">", "<="):
-        if known_low and low > 0:
-            return relation == ">"
-        if known_high and high <= 0:
-            return relation == "<="
-    elif relation in ("<", ">="):
-        if known_high and high < 0:
-            return relation == "<"
-        if known_low and low >= 0:
-            return relation == ">="
-    elif isinstance(difference, int):
-        return (difference == 0) == (relation == "==")
+    expr = difference.expr if isinstance(difference, SymDim) else sympy.Integer(difference)
+    holds, fails = _SIGNS[relation]
+    if getattr(expr, holds):
+        return True
+    if getattr(expr, fails):
+        return False
     raise UndecidableError(f"{left} {relation} {right} depends on the sizes at run time")
 
 

@@ -16,13 +16,14 @@ from gsl.attr import Expr
 from gsl.attr.ast import Symbol
 from gsl.attr.evaluate import Evaluator, same
 from gsl.errors import EvaluationError, UndecidableError
-from gsl.graph import SymDim
-from gsl.graph.types import compare
+from gsl.graph import SymDim, TensorType
+from gsl.graph.types import compare, has_unknown, unknown_size
 
 X = pat.Wildcard()
 CONV = pat.Call("nn.conv2d", X, pat.Wildcard())
 ALT = pat.Alt(X, CONV)
 S, T = (SymDim(sympy.Symbol(name, positive=True, integer=True)) for name in "st")
+U = unknown_size()
 I = attr.Symbol()  # noqa: E741
 
 
@@ -276,7 +277,11 @@ def test_equality_of_symbolic_dimensions_is_structural() -> None:
     assert not same(S, 2.0)
 
 
-@pytest.mark.parametrize("expr", [attr.Const(S) == T, attr.Const(S) != 4, attr.Const(S) < T, attr.max(S, T)])
+@pytest.mark.parametrize(
+    "expr",
+    [attr.Const(S) == T, attr.Const(S) != 4, attr.Const(4) != S, attr.Const(S) < T, attr.max(S, T), attr.Const(U) > 0,
+     attr.Const(U) <= 0, attr.Const(0) < U],
+)  # fmt: skip
 def test_what_depends_on_the_sizes_is_undecidable(expr: Expr) -> None:
     with pytest.raises(UndecidableError, match="depends on the sizes"):
         value(expr)
@@ -297,6 +302,8 @@ def test_one_pair_that_differs_decides() -> None:
         (">=", S * 2, S, True), ("<", S * 2, S, False), ("<=", S, S, True), (">", S, S, False), (">", S, 0, True),
         (">=", S, 1, True), ("<", S, 1, False), ("!=", S + 1, S, True), ("==", S + 1, S, False), ("==", S, S, True),
         ("!=", S, S, False), ("<", 0, S, True), ("<=", S + T, S, False), (">", S + T, S, True),
+        ("==", S, S * 2, False), ("!=", S, S * 2, True), ("==", S * (T + 1), S * T + S, True), (">=", U, 0, True),
+        ("<=", 0, U + S, True),
     ],
 )  # fmt: skip
 def test_comparisons_that_hold_for_all_sizes(relation: str, left: Any, right: Any, expected: bool) -> None:
@@ -306,10 +313,17 @@ def test_comparisons_that_hold_for_all_sizes(relation: str, left: Any, right: An
         assert value(python(attr.Const(left), attr.Const(right))) is expected
 
 
+@pytest.mark.parametrize(("shape", "unknown"), [((2, S), False), ((2, U), True), ((S, U + S), True), ((), False)])
+def test_unknown_sizes(shape: Any, unknown: bool) -> None:
+    assert has_unknown(TensorType(shape, "float32")) is unknown
+
+
 def test_arithmetic_of_symbolic_dimensions() -> None:
     assert value(attr.prod((S, 3)) // 3) == S
     assert value(attr.max(S, 2 * S)) == 2 * S
     assert value(attr.min(attr.Const(S), 2 * S)) == S
+    assert value(attr.max(S, 1)) == value(attr.max(1, S)) == S
+    assert S != T
     assert value(attr.Sum((S, S)) - S) == S
     with pytest.raises(EvaluationError):
         value(attr.Const(S) + "a")
