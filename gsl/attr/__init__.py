@@ -115,7 +115,7 @@ _OPERATORS: dict[Any, str] = {
 
 
 def _reducer(operator: Any) -> str:
-    name = _OPERATORS.get(operator, operator) if not isinstance(operator, str) else operator
+    name = _OPERATORS.get(operator, operator)
     if name not in _REDUCIBLE:
         raise PatternError.here(f"can't reduce with {operator!r}: {nearest(str(operator), _REDUCIBLE)}")
     return str(name)
@@ -181,9 +181,8 @@ def _extreme(name: str, values: tuple[Any, ...]) -> Expr:
 
 
 def _bind(body: Body, index: Expr | None) -> tuple[_ast.Symbol, _ast.Ast]:
-    is_function = callable(body) and not isinstance(body, Expr)
     if index is None:
-        if not is_function:
+        if not callable(body):
             raise PatternError.here(
                 "expected a function of the index, or index=<attr.Symbol()> with an expression in it"
             )
@@ -191,4 +190,4 @@ def _bind(body: Body, index: Expr | None) -> tuple[_ast.Symbol, _ast.Ast]:
     symbol = index.ast if isinstance(index, Expr) else None
     if not isinstance(symbol, _ast.Symbol):
         raise PatternTypeError.here(f"index= takes an attr.Symbol(), got {index!r}")
-    return symbol, to_ast(body(index) if is_function else body)  # type: ignore[operator]
+    return symbol, to_ast(body(index) if callable(body) else body)

@@ -143,7 +143,7 @@ REDUCIBLE = frozenset(_FOLDS)
 def folded(node: ast.Reduce, items: Iterable[Any], start: tuple[Any, ...]) -> Any:
     """The fold of items by the operator of an expression, from the one that is given to start with, if one is."""
     values = (*start, *items)
-    if not start and node.operator in _UNIT and (not values or node.operator in "&|"):
+    if node.operator in _UNIT and (not values or node.operator in "&|"):
         values = (_UNIT[node.operator], *values)
     if not values:
         raise EvaluationError(f"{node!r} reduces nothing, and {node.operator!r} has no neutral element: give init=…")
@@ -195,7 +195,7 @@ class Evaluator:
 
     def _evaluate(self, node: Ast) -> Any:
         try:
-            return _STEPS.get(type(node), _no_step)(self, node)
+            return _STEPS[type(node)](self, node)
         except RecursionError:  # of the caller's stack, which tells nothing of the expression
             raise
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -298,10 +298,6 @@ def _slice(evaluator: Evaluator, node: Any) -> Any:
 
 def _chosen(evaluator: Evaluator, node: Any) -> Any:
     return evaluator.value(node.clauses[evaluator.scope.alternative(node.alternative, evaluator.symbols)])
-
-
-def _no_step(evaluator: Evaluator, node: Any) -> Any:
-    raise EvaluationError(f"{node!r} is not an attribute expression")
 
 
 _STEPS: dict[type[Ast], Callable[[Evaluator, Any], Any]] = {

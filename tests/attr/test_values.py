@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import time
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -81,6 +82,7 @@ CASES: list[tuple[str, Expr, Any]] = [
     ("cond is lazy on the other side", attr.Cond(~FLAG, SHAPE[9], "x"), "x"),
     ("and is lazy", ~FLAG & (ONE // 0 == 1), False),
     ("or is lazy", FLAG | (ONE // 0 == 1), True),
+    ("a long chain is lazy", reduce(operator.or_, [FLAG, *[ONE // 0 == 1] * 30]), True),
     ("match", attr.Match(ALT, [1, SHAPE[0]]), 2),
     ("variadic", attr.Variadic(lambda i: i * 2, 3), (0, 2, 4)),
     ("variadic gives a tuple that adds", attr.Variadic(lambda i: i, ONE) + (7,), (0, 7)),
@@ -147,6 +149,7 @@ CASES: list[tuple[str, Expr, Any]] = [
     ("None equals None", read("none") == None, True),  # noqa: E711
     ("None is not 0", read("none") != 0, True),
     ("list is like tuple", SHAPE == [2, 3, 4], True),
+    ("a tuple is no number", SHAPE == 1, False),
     ("tuples of other length", SHAPE == (2, 3), False),
 ]  # fmt: skip
 
@@ -171,9 +174,13 @@ FAILURES: list[tuple[str, Any, list[str]]] = [
     ("no permutation", attr.Inverse((0, 2)), ["Inverse", "(0, 2) is not a permutation"]),
     ("blocked layout", attr.LayoutRemap("NCHW4c", "NCHW"), ["LayoutRemap", "'NCHW' is not a permutation of 'NCHW4c'"]),
     ("layout without an axis", attr.LayoutRemap("NCHW", "NHC"), ["'NHC' is not a permutation of 'NCHW'"]),
+    ("layout with an axis twice", attr.LayoutRemap("NCC", "CNC"), ["'CNC' is not a permutation of 'NCC'"]),
+    ("two blocked layouts", attr.LayoutRemap("NC4c", "NC4c"), ["LayoutRemap"]),
     ("layout that is no string", attr.LayoutRemap(LAYOUT, SHAPE), ["LayoutRemap", "(2, 3, 4)"]),
     ("max of nothing", attr.max(()), ["reduces nothing", "'max'", "init="]),
     ("reduce booleans", attr.ReduceTuple("&", (True, 5)), ["expected True or False, found 5"]),
+    ("reduce one int", attr.ReduceTuple("&", (5,)), ["expected True or False, found 5"]),
+    ("reduce nothing from an int", attr.ReduceTuple("|", (), init=5), ["expected True or False, found 5"]),
     ("reduce an int", attr.Sum(ONE), ["ReduceTuple('+', nn.conv2d.one)", "nn.conv2d.one is 1"]),
     ("unbound symbol", I + 1, ["symbol i is not bound", "index="]),
     ("free length", attr.Variadic(lambda i: i) + (1,), ["has no length"]),
