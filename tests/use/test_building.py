@@ -32,6 +32,7 @@ def keep(match: Any) -> Any:
         ((conv > relu).used_by(add, 0), "(nn.conv2d > nn.relu).used_by(add, 0)"),
         (conv.uniq() > add, "nn.conv2d.uniq() > add"),
         (conv > relu.extern_use(False), "nn.conv2d > nn.relu.extern_use(False)"),
+        (conv > relu.uniq().is_output(), "nn.conv2d > nn.relu.uniq().is_output()"),
         (x > add, "Wildcard > add"),
         (2 ^ add, "Const(2) > add"),
         (2 >> add, "Const(2) >> add"),
@@ -97,6 +98,7 @@ def q_in_where() -> Any:
         (lambda: attr_eq(conv, dup(conv), names="stride"), "no attribute 'stride': did you mean 'strides'"),
         (lambda: conv.has_attr(stride=1), "nn.conv2d has no attribute 'stride'"),
         (lambda: pat.Maybe(op.ReLU(x), on=y), "pat.Maybe: nn.relu(Wildcard) is not built on Wildcard"),
+        (lambda: pat.Maybe(x, on=x), "pat.Maybe: Wildcard is not built on Wildcard"),
         (lambda: pat.Repeat(relu, min=0), "min= takes a number of nodes, 1 or more, got 0"),
         (lambda: pat.Repeat(relu, 3, 2), "max=2 is less than min=3"),
         (lambda: dup(3), "dup copies a pattern or a group, got 3"),
@@ -148,6 +150,7 @@ def test_a_user_of_uniq_in_an_alternative_does_not_count() -> None:
     Subst(op.Tanh(q) | op.Sigmoid(q), keep)
     t = is_op("tanh")
     Subst(q > t, keep, where=[q > t, q >> t])  # the same user again
+    Subst(op.Tanh(q) + op.Sigmoid(relu | add), keep)
 
 
 # Copies
