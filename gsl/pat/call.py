@@ -166,7 +166,6 @@ class Like(Pattern):
         return iter(self.operands)
 
     def expressions(self) -> Iterator[Ast]:
-        yield from super().expressions()
         yield from self.attrs.values()
 
     def readable(self) -> frozenset[str] | None:

@@ -146,5 +146,4 @@ class Cond(Pattern):
         yield from self.children()
 
     def expressions(self) -> Iterator[Ast]:
-        yield from super().expressions()
         yield self.predicate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -59,7 +59,7 @@ class _Copier:
             return MappingProxyType({key: self.copy(item) for key, item in value.items()})
         if isinstance(value, Symbol):
             return value
-        if isinstance(value, (Ast, Constraint, TypeGuard)) and is_dataclass(value):
+        if isinstance(value, (Ast, Constraint, TypeGuard)):
             parts = {field.name: self.copy(getattr(value, field.name)) for field in fields(value) if field.init}
             return replace(value, **parts)
         return value

@@ -36,7 +36,6 @@ class Fused(Pattern):
         yield from (KeywordText(name, value) for name, value in self.attrs.items())
 
     def expressions(self) -> Iterator[Ast]:
-        yield from super().expressions()
         yield from self.attrs.values()
 
 

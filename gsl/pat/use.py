@@ -287,8 +287,6 @@ def check_unique(*values: Pattern | Group | Constraint) -> None:
     patterns = list(_always([v for v in values if isinstance(v, Pattern)]))
     constraints = {c: None for v in [*values, *patterns] for c in constraints_of(v)}
     unique: dict[Pattern, dict[Pattern, None]] = {tail(c.pattern): {} for c in constraints if isinstance(c, Unique)}
-    if not unique:
-        return
     for constraint in constraints:
         if isinstance(constraint, Use) and constraint.operand in unique:
             unique[constraint.operand][constraint.user] = None
@@ -307,7 +305,7 @@ def check_unique(*values: Pattern | Group | Constraint) -> None:
 
 def _always(roots: Sequence[Pattern]) -> Iterator[Pattern]:
     """The patterns that every match of the roots binds."""
-    return reached(reversed(roots), lambda pattern: () if isinstance(pattern, (Alt, Not)) else pattern.children())
+    return reached(roots, lambda pattern: () if isinstance(pattern, (Alt, Not)) else pattern.children())
 
 
 def _same(patterns: Iterator[Pattern]) -> Iterator[Pattern]:

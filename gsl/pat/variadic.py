@@ -156,7 +156,6 @@ class Variadic(Pattern):
         yield from self.first
 
     def expressions(self) -> Iterator[Ast]:
-        yield from super().expressions()
         if self.count is not None:
             yield self.count
 
@@ -241,7 +240,6 @@ class Instance(Pattern):
         return f"instance {self.number!r} of {self.template.label}"
 
     def expressions(self) -> Iterator[Ast]:
-        yield from super().expressions()
         yield self.number
 
     def readable(self) -> frozenset[str] | None:
