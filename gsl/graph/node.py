@@ -146,12 +146,11 @@ class Node:
     def add_users(self, users: tuple[Node, ...]) -> None:
         """Note that other nodes, all different, have this one among their operands or deps."""
         known = self.users
-        if isinstance(known, tuple):
-            if known:
-                users = (*known, *[user for user in users if user not in known])
-            self.users = users if len(users) <= FEW else dict.fromkeys(users)
-        else:
+        if isinstance(known, dict):
             known.update(dict.fromkeys(users))
+        else:
+            found = dict.fromkeys((*known, *users))
+            self.users = tuple(found) if len(found) <= FEW else found
 
     def add_user(self, user: Node) -> None:
         """Note that another node has this one among its operands or deps."""
@@ -407,7 +406,6 @@ class Graph:
         self.less_used: dict[Node, None] | None = None
         """The nodes that lost users, while somebody wants to know; else ``None``."""
         self._by_op: dict[Op, list[Node]] | None = None
-        self._ends: tuple[list[Node], frozenset[Node]] | None = None
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes)
@@ -428,9 +426,7 @@ class Graph:
 
     def ends(self) -> frozenset[Node]:
         """The outputs as a set."""
-        if self._ends is None or self._ends[0] != self.outputs:
-            self._ends = (list(self.outputs), frozenset(self.outputs))
-        return self._ends[1]
+        return frozenset(self.outputs)
 
     def reorder(self, nodes: list[Node]) -> None:
         """Let these be the nodes, in topological order."""

@@ -51,6 +51,21 @@ def test_nested_lists_are_rewritten_in_one_pass() -> None:
     assert trace.count("again") == 2
 
 
+def test_a_node_of_many_users_gets_another_one() -> None:
+    def make(b: Builder) -> list[Node]:
+        data = b.input("x", 3)
+        return [b.call("tanh", b.call("negative", b.call("negative", data))), *[b.call("exp", data) for _ in range(9)]]
+
+    new, _ = rewritten(Subst(op.Negative(op.Negative(x)), x), graph(make))
+    assert len(new.nodes[0].users) == 10
+
+
+def test_a_copy_tells_what_made_its_nodes() -> None:
+    view = graph(lambda b: b.call("exp", b.call("tanh", b.input("x", 3))))
+    new, _ = rewritten(Subst(op.Exp(x), op.Sin(x), name="rule"), view, numbers=False)
+    assert [node.origin and node.origin.rule for node in new.copy()] == [None, None, "rule"]
+
+
 def test_outputs_whose_order_changes() -> None:
     i1, i2 = pat.Wildcard(), pat.Wildcard()
     relu = op.ReLU(i1)
