@@ -545,6 +545,10 @@ def test_failures_leave_the_program_alone() -> None:
     other = program_by("exported", ConvNet(), IMAGE)
     with pytest.raises(FrontEndError, match="was not loaded from this program of torch"):
         other.store(program.load())
+    more = program.load()
+    more.outputs *= 2
+    with pytest.raises(FrontEndError, match="has 4 outputs, and the rewritten view 8"):
+        program.store(more)
 
 
 class Chain(nn.Module):
