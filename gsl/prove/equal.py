@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 
-from gsl.prove.normal import TermAlgebra
+from gsl.prove.normal import PRODUCT, TermAlgebra
 from gsl.prove.poly import IntAtom, Poly, Relation, opposite, replaced
 from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, rename, renamed_sum
 
@@ -109,7 +109,7 @@ def same_factor(algebra: TermAlgebra, left: Factor, right: Factor, given: tuple[
         case FunctionTerm(name, arguments, numbers), FunctionTerm(other, others, more):
             if name != other or len(arguments) != len(others) or len(numbers) != len(more):
                 return False
-            orders = permutations(others) if name == "max" else (others,)
+            orders = permutations(others) if name in ("max", PRODUCT) else (others,)
             return all(same(algebra, p, q, given) for p, q in zip(numbers, more)) and any(
                 all(equal(algebra, a, b, given) for a, b in zip(arguments, order)) for order in orders
             )

@@ -7,8 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from math import inf, isqrt
 
-from gsl.prove.normal import TermAlgebra
-from gsl.prove.terms import ZERO, Element, Fold, FunctionTerm, Integer, SumTerm, Term, alone, atoms_of, constant
+from gsl.prove.normal import UNDEFINED, TermAlgebra
+from gsl.prove.terms import OPEN, ZERO, Element, Fold, FunctionTerm, Integer, SumTerm, Term, alone, atoms_of, constant
 
 Law = Callable[..., SumTerm | None]
 """The value of a function, simplified; ``None`` where nothing is known of it."""
@@ -22,9 +22,12 @@ def _inverse(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
         (term,) = value.terms
         total = constant(1 / term.coefficient)
         for factor, power in term.factors:
-            of = factor.arguments[0] if isinstance(factor, FunctionTerm) and factor.name == "inverse" else None
+            inner = factor.arguments[0] if isinstance(factor, FunctionTerm) and factor.name == OPEN else alone(factor)
+            of = _argument(inner, "inverse")  # also of 1 / inf
             total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [alone(factor)]), power))
         return total
+    if value.is_open:
+        return None
     lead = min(value.terms, key=lambda term: term.key).coefficient
     common = set(value.terms[0].factors).intersection(*(term.factors for term in value.terms))
     outer = tuple(f for f in value.terms[0].factors if f in common and all(
@@ -135,6 +138,8 @@ def _without(value: SumTerm, outer: Term) -> SumTerm:
 
 def _exp(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
     """exp(a + b) = exp(a) · exp(b), exp(-a) = 1 / exp(a), and exp(log(a)) = a where that is defined."""
+    if x.is_open:
+        return _power_of_infinite(algebra, x)
     if len(x.terms) != 1:
         total = constant(1)
         for term in x.terms:
@@ -147,6 +152,16 @@ def _exp(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
         return algebra.power(algebra.apply("exp", SumTerm((replace(term, coefficient=Fraction(1)),))), int(
             term.coefficient))  # fmt: skip
     return _argument(x, "log")
+
+
+def _power_of_infinite(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
+    """exp(log(a)) = a at 0, too; of negative numbers it is none, as their root is, if nothing hides that."""
+    log = _argument(x, OPEN)
+    value = None if log is None else _argument(log, "log")
+    if value is None or value.is_open or algebra.hides == UNDEFINED:
+        return None
+    algebra.apply("sqrt", value, partial=True)
+    return value
 
 
 def _log(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
@@ -202,6 +217,10 @@ LAWS: Mapping[str, Law] = {
 }  # fmt: skip
 
 
+OF_INFINITE = ("inverse", "exp")
+"""The functions of which a law also holds for what may be infinite."""
+
+
 def is_positive(algebra: TermAlgebra, value: SumTerm, *, strictly: bool = True) -> bool:
     """True if it is seen that a sum is larger than 0, or not less than it."""
     least = sum((_least(algebra, term) for term in value.terms), Fraction(0))
@@ -228,9 +247,21 @@ def is_nonzero(algebra: TermAlgebra, value: SumTerm) -> bool:
     return all(_sign(algebra, *factor) > 0 or _has_no_zero(algebra, factor[0]) for factor in term.factors)
 
 
+def has_value(algebra: TermAlgebra, name: str, arguments: Sequence[SumTerm]) -> bool:
+    """True if it is seen that a function that is not defined everywhere is so of some numbers."""
+    (value, *_) = arguments
+    if name == "inverse":
+        return is_nonzero(algebra, value)
+    return name in _OF_POSITIVE and is_positive(algebra, value, strictly=name != "sqrt")
+
+
+_OF_POSITIVE = ("sqrt", "log", "log2", "log10", "log1p")
+"""The functions that have a value for all positive numbers."""
+
+
 def _has_no_zero(algebra: TermAlgebra, factor: object) -> bool:
     domain = algebra.path.domains.get(factor.leaf) if isinstance(factor, Element) else None
-    inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse"
+    inverse = isinstance(factor, FunctionTerm) and factor.name == "inverse" and not factor.arguments[0].is_open
     return inverse or (domain is not None and (domain.nonzero or domain.low > 0 or domain.high < 0))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -11,6 +11,7 @@ from itertools import product as pairs
 from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, Relation, Unproved, negations, replaced, written
 from gsl.prove.terms import (
+    OPEN,
     ZERO,
     Element,
     Factor,
@@ -29,6 +30,12 @@ from gsl.prove.terms import (
 
 MOST_TERMS = 400
 """No normal form has more terms."""
+NOTHING, INFINITE, UNDEFINED = range(3)
+"""What an operator hides of its operands: nothing, infinite numbers, or those that are no numbers, too."""
+_NEVER_INFINITE = frozenset(("sqrt", "asin", "acos", "acosh"))
+"""The functions that give no number where they have no value, never an infinite one."""
+PRODUCT = "·"
+"""The function that is a product of what may be infinite."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +59,8 @@ class TermAlgebra:
     """The conditions under which elements are read: elsewhere they have no part in a result."""
     choices: tuple[SumTerm, ...] = ()
     """The values that let an operator take the elements that are read."""
+    hides: int = NOTHING
+    """What is hidden of the elements that are read."""
 
     # Sums and products
 
@@ -60,6 +69,8 @@ class TermAlgebra:
         found: dict[str, Term] = {}
         for term in terms:
             known = found.get(term.key)
+            if term.is_open and known is not None and known.coefficient * term.coefficient < 0:
+                raise Unproved("what may be infinite is subtracted from itself, below an operator that hides it")
             total = term.coefficient + (known.coefficient if known is not None else 0)
             if total:
                 found[term.key] = replace(known or term, coefficient=total)
@@ -84,7 +95,9 @@ class TermAlgebra:
         return self.scale(value, -1)
 
     def times(self, left: SumTerm, right: SumTerm) -> SumTerm:
-        """The product of two sums."""
+        """The product of two sums. What may be infinite is not multiplied out: inf · (1 - 1) is no number, and 0 is."""
+        if (left.is_open and not _is_monomial(right)) or (right.is_open and not _is_monomial(left)):
+            return self.open(self.opaque(PRODUCT, (left, right)))
         return self.collected(
             found for a, b in pairs(left.terms, right.terms) if (found := self._product(a, b)) is not None
         )
@@ -144,14 +157,17 @@ class TermAlgebra:
         return self.times(SumTerm((Term(Fraction(1), guards=frozenset(guards)),)), value)
 
     @contextmanager
-    def under(self, guards: Iterable[Relation] = (), choices: Iterable[SumTerm] = ()) -> Iterator[None]:
-        """Let what is computed be read under conditions only."""
-        outer = self.guards, self.choices
+    def under(
+        self, guards: Iterable[Relation] = (), choices: Iterable[SumTerm] = (), hides: int = NOTHING
+    ) -> Iterator[None]:
+        """Let what is computed be read under conditions only, or by an operator that hides something of it."""
+        outer = self.guards, self.choices, self.hides
         self.guards, self.choices = (*self.guards, *guards), (*self.choices, *choices)
+        self.hides = max(self.hides, hides)
         try:
             yield
         finally:
-            self.guards, self.choices = outer
+            self.guards, self.choices, self.hides = outer
 
     def total(self, bound: Sequence[IntAtom], value: SumTerm) -> SumTerm:
         """The sum of what indices run over."""
@@ -301,11 +317,14 @@ class TermAlgebra:
         somewhere."""
         guard = self.outer_guard(arguments)
         if guard is None:
+            found = self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
+            if self.hides and (_are_open(arguments) or (partial and self._is_hidden(name, arguments))):
+                return self.open(found)
             if partial:
                 known = ((kind, self.path.reduce(p)) for kind, p in self.guards)
                 guards = frozenset(guard for guard in known if not self.path.quick(guard))
                 self.partial.append(Partial(name, arguments, guards, self.choices))
-            return self.simplified(name, arguments, tuple(map(self.path.reduce, numbers)))
+            return found
         parts = []
         for case, chosen in self.cases(guard, arguments):
             with self.under([case]):
@@ -323,9 +342,9 @@ class TermAlgebra:
 
     def simplified(self, name: str, arguments: tuple[SumTerm, ...], numbers: tuple[Poly, ...]) -> SumTerm:
         """A function of sums without conditions, by the laws that are known of it."""
-        from gsl.prove.laws import LAWS
+        from gsl.prove.laws import LAWS, OF_INFINITE
 
-        law = LAWS.get(name)
+        law = LAWS.get(name) if name in OF_INFINITE or not _are_open(arguments) else None
         found = law(self, *arguments) if law is not None else None
         return found if found is not None else self.opaque(name, arguments, numbers)
 
@@ -336,6 +355,44 @@ class TermAlgebra:
     def inverse(self, value: SumTerm) -> SumTerm:
         """One divided by a sum."""
         return self.apply("inverse", value, partial=True)
+
+    def inverse_of(self, compute: Callable[[], SumTerm]) -> SumTerm:
+        """One divided by what a function computes: 0 where that is infinite."""
+        with self.under(hides=INFINITE):
+            value = compute()
+        return self.inverse(value)
+
+    # What may be infinite
+
+    def settled(self, compute: Callable[[], SumTerm], hides: int = INFINITE) -> SumTerm:
+        """The value of an operator that hides something of its operands, as a function computes it of these.
+
+        Where that may be infinite, laws of real numbers do not hold of it: inf - inf is no number, and 0 is. So it is
+        opaque, and has one value for all that is computed in the same way.
+        """
+        with self.under(hides=hides):
+            found = compute()
+        return found if self.hides or not found.is_open else self.apply("number", found, partial=True)
+
+    def open(self, value: SumTerm) -> SumTerm:
+        """A value that may be infinite, or no number: its factors that may be."""
+        (term, *others) = value.terms or (None,)
+        if term is None or others or term.bound or term.guards:
+            return self.opaque(OPEN, (value,))
+        total = constant(term.coefficient)
+        for factor, power in term.factors:
+            opens = isinstance(factor, Fold) or (isinstance(factor, FunctionTerm) and factor.name != OPEN and not (
+                factor.name == "inverse" and self.is_nonzero(factor.arguments[0])))  # fmt: skip
+            own = self.opaque(OPEN, (alone(factor),)) if opens else alone(factor)
+            total = self.times(total, self.power(own, power))
+        return total
+
+    def _is_hidden(self, name: str, arguments: tuple[SumTerm, ...]) -> bool:
+        """True if a function may have no value, and this is hidden."""
+        from gsl.prove.laws import has_value
+
+        seen = self.hides == INFINITE and name in _NEVER_INFINITE
+        return not seen and not has_value(self, name, arguments)
 
     def fold(self, name: str, bound: Sequence[IntAtom], guards: Iterable[Relation], body: SumTerm) -> SumTerm:
         """The fold of what indices run over, under conditions on them."""
@@ -361,13 +418,23 @@ class TermAlgebra:
         kept = frozenset(g for g in guards if self.path.quick(g) is not True)
         if not bound and not kept:
             return body
-        return alone(Fold(name, tuple(bound), kept, body))
+        found = alone(Fold(name, tuple(bound), kept, body))
+        return self.open(found) if body.is_open else found
 
     def is_nonzero(self, value: SumTerm) -> bool:
         """True if it is seen that a sum is not 0."""
         from gsl.prove.laws import is_nonzero
 
         return is_nonzero(self, value)
+
+
+def _are_open(values: Iterable[SumTerm]) -> bool:
+    return any(value.is_open for value in values)
+
+
+def _is_monomial(value: SumTerm) -> bool:
+    """True for one product that is not summed over an index."""
+    return len(value.terms) == 1 and not value.terms[0].bound
 
 
 def _single(value: SumTerm) -> Factor | None:

@@ -14,7 +14,7 @@ from gsl.errors import GSLError
 from gsl.pat import Pattern
 from gsl.prove.attributes import PARTS, RANKS
 from gsl.prove.equal import alike, equal
-from gsl.prove.laws import is_nonzero, is_positive
+from gsl.prove.laws import has_value
 from gsl.prove.matched import Matched
 from gsl.prove.normal import Partial, TermAlgebra
 from gsl.prove.path import Path, cases
@@ -127,7 +127,7 @@ class NoProof:
 
 
 ASSUMED = (
-    "numbers are real: nothing is rounded, nothing overflows, nothing is infinite; arithmetic is not of bools",
+    "numbers are real: nothing is rounded, nothing overflows, zero has no sign; arithmetic is not of bools",
     "the out_dtype of a product holds the values of its operands",
     "no axis is empty",
     "the results have the shapes and the dtypes of the source, which is checked at each match",
@@ -251,7 +251,7 @@ def _defined(algebra: TermAlgebra, source: Sequence[Partial], target: Sequence[P
         raise Impossible("the source divides by 0, so that it has no value")
     known = list(dict.fromkeys(part for taken in source for part in (taken, *_factors(taken))))
     for wanted in dict.fromkeys(part for taken in target for part in _factors(taken)):
-        if _always(algebra, wanted) or any(_covers(algebra, taken, wanted) for taken in known):
+        if has_value(algebra, wanted.name, wanted.arguments) or any(_covers(algebra, taken, wanted) for taken in known):
             continue
         shown = ", ".join(map(_short, wanted.arguments))
         raise Unproved(f"the target takes {wanted.name} of {shown}, of which the source takes none")
@@ -277,17 +277,6 @@ def _factors(taken: Partial) -> list[Partial]:
         for factor, _ in term.factors
     )
     return [replace(taken, arguments=arguments) for arguments in inner]
-
-
-def _always(algebra: TermAlgebra, taken: Partial) -> bool:
-    (value, *_) = taken.arguments
-    if taken.name == "inverse":
-        return is_nonzero(algebra, value)
-    return taken.name in _OF_POSITIVE and is_positive(algebra, value, strictly=taken.name != "sqrt")
-
-
-_OF_POSITIVE = ("sqrt", "log", "log2", "log10", "log1p")
-"""The functions that have a value for all positive numbers."""
 
 
 def _any_index(taken: Partial) -> Term:

@@ -66,6 +66,8 @@ class Fold:
 
 
 Factor = Element | Integer | FunctionTerm | Fold
+OPEN = "open"
+"""The function that marks what may be infinite, or no number at all, below an operator that hides it."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,16 @@ class Term:
         return f"{_domain(self.bound, self.guards, 'Σ')}{body}"
 
     @once
+    def is_open(self) -> bool:
+        """True if one of its factors may be infinite, or no number."""
+        return any(isinstance(factor, FunctionTerm) and factor.name == OPEN for factor, _ in self.factors)
+
+    @once
     def key(self) -> str:
         """A text that is equal only for terms that are equal up to their coefficient and the names of their indices."""
         text = self.text
+        if not self.bound:
+            return text
         order = sorted(self.bound, key=lambda atom: (text.find(atom.name), atom.name))
         names = {atom: Poly.of(replace(atom, name=f"§{number}")) for number, atom in enumerate(order)}
         return rename(replace(self, bound=()), names).text + str([str(atom.size) for atom in order])
@@ -106,6 +115,11 @@ class SumTerm:
 
     def __str__(self) -> str:
         return self.text
+
+    @once
+    def is_open(self) -> bool:
+        """True if one of its terms may be infinite, or no number."""
+        return any(term.is_open for term in self.terms)
 
     @property
     def constant(self) -> Fraction | None:

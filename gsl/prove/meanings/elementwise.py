@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from gsl.prove.normal import TermAlgebra
+from gsl.prove.normal import INFINITE, NOTHING, UNDEFINED, TermAlgebra
 from gsl.prove.poly import DTYPES, Poly, Unproved, Whole, dtype_code, number
 from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import ZERO, SumTerm, constant
@@ -27,11 +27,15 @@ LOGICAL = frozenset((
 """Those whose results are bools."""
 PARTIAL = frozenset(("log", "log2", "log10", "log1p", "tan", "asin", "acos", "acosh", "atanh"))
 """Those that have one on a part of the numbers only."""
+PROPAGATING = PARTIAL | KEEPING - {"sign"} | {"sin", "cos", "sinh", "cosh", "asinh", "nn.leaky_relu"}
+"""Those whose results are infinite, or no numbers, where their operands are."""
 
 
-def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor, of: str = "") -> Tensor:
+def each(
+    calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor, of: str = "", hides: int = NOTHING
+) -> Tensor:
     """A function of the elements at the same place, of operands that are broadcast to each other; ``of`` is its name
-    if it gives other dtypes of integers."""
+    if it gives other dtypes of integers, ``hides`` what it hides of the operands."""
     ndim = max(operand.ndim for operand in operands)
     shape = []
     for axis in range(ndim):
@@ -39,7 +43,10 @@ def each(calc: Calculation, function: Callable[..., SumTerm], *operands: Tensor,
         shape.append(calc.path.broadcast(sizes, given=calc.given) if len(sizes) > 1 else sizes[0])
 
     def at(index: Index) -> SumTerm:
-        return function(*(_aligned(calc, operand, shape, index) for operand in operands))
+        with calc.algebra.under(hides=hides):
+            values = [_aligned(calc, operand, shape, index) for operand in operands]
+        is_open = any(value.is_open for value in values)
+        return calc.algebra.settled(lambda: function(*values), hides if is_open else NOTHING)
 
     return Tensor(tuple(shape), calc.dtype(*operands, of=of), at)
 
@@ -55,9 +62,11 @@ def picked(calc: Calculation, shape: Sequence[Poly], index: Index) -> Index:
     return tuple(calc.path.pick(size, p) for size, p in zip(shape, own, strict=True))
 
 
-def _arithmetic(operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm], of: str = "") -> ElementMeaning:
+def _arithmetic(
+    operate: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm], hides: int = NOTHING
+) -> ElementMeaning:
     def meaning(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
-        return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right, of=of)
+        return each(calc, lambda a, b: operate(calc.algebra, a, b), left, right, hides=hides)
 
     return meaning
 
@@ -72,8 +81,15 @@ def _add(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
     return result
 
 
-def _quotient(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
-    return algebra.times(a, algebra.inverse(b))
+def quotient(calc: Calculation, left: Tensor, right: Tensor) -> Tensor:
+    """A tensor divided by another one, which may be infinite."""
+    result = each(calc, calc.algebra.times, left, right, of="divide")
+
+    def at(index: Index) -> SumTerm:
+        one = _aligned(calc, left, result.shape, index)
+        return calc.algebra.times(one, calc.algebra.inverse_of(lambda: _aligned(calc, right, result.shape, index)))
+
+    return replace(result, at=at)
 
 
 def smaller(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
@@ -82,26 +98,41 @@ def smaller(algebra: TermAlgebra, a: SumTerm, b: SumTerm) -> SumTerm:
 
 
 def _power(calc: Calculation, base: Tensor, exponent: Tensor) -> Tensor:
-    def power(a: SumTerm, b: SumTerm) -> SumTerm:
-        twice = None if b.constant is None else b.constant * 2
-        if twice is None or twice.denominator != 1 or not -16 <= twice <= 16:
-            raise Unproved("a power that is no small whole number, and no half of one")
-        if twice % 2:
-            return calc.algebra.power(root(calc.algebra, a), int(twice))
-        return calc.algebra.power(a, int(twice) // 2)
-
-    result = each(calc, power, base, exponent)
+    algebra = calc.algebra
+    result = each(calc, algebra.add, base, exponent)
 
     def at(index: Index) -> SumTerm:
         number_ = _aligned(calc, exponent, result.shape, index)
-        # A power of 0 is 1, also where its base has no value.
-        return constant(1) if number_ == ZERO else power(_aligned(calc, base, result.shape, index), number_)
+        twice = None if number_.constant is None else number_.constant * 2
+        if twice is None or twice.denominator != 1 or not -16 <= twice <= 16:
+            raise Unproved("a power that is no small whole number, and no half of one")
+        if not twice:
+            return constant(1)  # also where its base has no value
+
+        def factor() -> SumTerm:
+            value = _aligned(calc, base, result.shape, index)
+            return root(algebra, value) if twice % 2 else value
+
+        own = factor() if twice > 0 else algebra.inverse_of(factor)
+        return algebra.power(own, int(abs(twice)) // (1 if twice % 2 else 2))
 
     return replace(result, at=at)
 
 
-def _unary(function: Callable[[TermAlgebra, SumTerm], SumTerm], of: str = "") -> ElementMeaning:
-    return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x, of=of)
+def _unary(
+    function: Callable[[TermAlgebra, SumTerm], SumTerm], of: str = "", hides: int = NOTHING
+) -> ElementMeaning:
+    return lambda calc, x, **_: each(calc, lambda value: function(calc.algebra, value), x, of=of, hides=hides)
+
+
+def _inverse(function: Callable[[TermAlgebra, SumTerm], SumTerm], of: str) -> ElementMeaning:
+    """One divided by a function."""
+
+    def meaning(calc: Calculation, x: Tensor) -> Tensor:
+        value = each(calc, lambda value: function(calc.algebra, value), x, of=of)
+        return replace(value, at=lambda index: calc.algebra.inverse_of(lambda: value.at(index)))
+
+    return meaning
 
 
 def root(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
@@ -115,7 +146,8 @@ def _gelu(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
 
 
 def _gelu_call(calc: Calculation, x: Tensor, approximate: str) -> Tensor:
-    return opaque(calc, f"gelu {approximate}", x) if approximate != "none" else _unary(_gelu)(calc, x)
+    return opaque(calc, f"gelu {approximate}", x) if approximate != "none" else (
+        _unary(_gelu, hides=INFINITE)(calc, x))  # fmt: skip
 
 
 def _clip(calc: Calculation, x: Tensor, a_min: Any, a_max: Any) -> Tensor:
@@ -123,7 +155,7 @@ def _clip(calc: Calculation, x: Tensor, a_min: Any, a_max: Any) -> Tensor:
         value = value if a_min is None else calc.algebra.apply("max", value, real(a_min))
         return value if a_max is None else smaller(calc.algebra, value, real(a_max))
 
-    return each(calc, clipped, x, of="clip")
+    return each(calc, clipped, x, of="clip", hides=INFINITE)
 
 
 def _relu6(algebra: TermAlgebra, x: SumTerm) -> SumTerm:
@@ -149,7 +181,7 @@ def _cast(calc: Calculation, x: Tensor, dtype: Any) -> Tensor:
             return x.at(index)
         # Out of range, the result of a float depends on its dtype; else on the number alone.
         name = f"to {after}" + (f" of {before}" if "float" in before and "int" in after else "")
-        return calc.algebra.apply(name, x.at(index))
+        return calc.algebra.settled(lambda: calc.algebra.apply(name, x.at(index)), UNDEFINED)
 
     return Tensor(x.shape, code, at, None, holds)
 
@@ -211,20 +243,10 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
         partial = name.split(" ")[0] not in TOTAL | LOGICAL
         return calc.algebra.apply(name, *values, *arguments, numbers=numbers, partial=partial)
 
-    if name in LOGICAL or name == "sign":
-        operands = tuple(_decided(calc, operand) for operand in operands)
-    result = each(calc, function, *operands, of="" if name in KEEPING else name)
+    own = name.split(" ")[0]
+    hides = NOTHING if own in PROPAGATING else INFINITE if own in TOTAL and own != "sign" else UNDEFINED
+    result = each(calc, function, *operands, of="" if name in KEEPING else name, hides=hides)
     return replace(result, dtype=dtype_code("bool")) if name in LOGICAL else result
-
-
-def _decided(calc: Calculation, x: Tensor) -> Tensor:
-    """An operand of an operator whose result is a number also where its operands have no value."""
-
-    def at(index: Index) -> SumTerm:
-        with calc.algebra.under(choices=[calc.algebra.opaque("decided", ())]):
-            return x.at(index)
-
-    return replace(x, at=at, flat=None)
 
 
 def _where(calc: Calculation, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -265,22 +287,22 @@ MEANINGS: dict[str, ElementMeaning] = {
     "add": _add,
     "subtract": _arithmetic(lambda algebra, a, b: algebra.add(a, algebra.negative(b))),
     "multiply": _arithmetic(TermAlgebra.times),
-    "divide": _arithmetic(_quotient, "divide"),
-    "maximum": _arithmetic(lambda algebra, a, b: algebra.apply("max", a, b)),
-    "minimum": _arithmetic(smaller),
+    "divide": quotient,
+    "maximum": _arithmetic(lambda algebra, a, b: algebra.apply("max", a, b), INFINITE),
+    "minimum": _arithmetic(smaller, INFINITE),
     "power": _power,
     "negative": _unary(TermAlgebra.negative),
     "square": _unary(lambda algebra, x: algebra.power(x, 2)),
-    "reciprocal": _unary(TermAlgebra.inverse, "reciprocal"),
+    "reciprocal": _inverse(lambda algebra, x: x, "reciprocal"),
     "sqrt": _unary(root, "sqrt"),
-    "rsqrt": _unary(lambda algebra, x: algebra.inverse(root(algebra, x)), "rsqrt"),
+    "rsqrt": _inverse(root, "rsqrt"),
     "copy": _unary(lambda algebra, x: x),
     "nn.dropout": _unary(lambda algebra, x: x),
-    "nn.relu": _unary(lambda algebra, x: algebra.apply("max", x, ZERO)),
-    "nn.relu6": _unary(_relu6),
-    "silu": _unary(lambda algebra, x: algebra.times(x, algebra.apply("sigmoid", x))),
+    "nn.relu": _unary(lambda algebra, x: algebra.apply("max", x, ZERO), hides=INFINITE),
+    "nn.relu6": _unary(_relu6, hides=INFINITE),
+    "silu": _unary(lambda algebra, x: algebra.times(x, algebra.apply("sigmoid", x)), hides=INFINITE),
     "gelu": _gelu_call,
-    "hardswish": _unary(_hardswish),
+    "hardswish": _unary(_hardswish, hides=INFINITE),
     "clip": _clip,
     "cast": _cast,
     "where": _where,

@@ -9,6 +9,7 @@ from typing import Any
 from gsl.prove.meanings.elementwise import ElementMeaning, each, picked, root
 from gsl.prove.meanings.layout import demand_rank, moved, shared_out
 from gsl.prove.meanings.reduce import sums_along
+from gsl.prove.normal import INFINITE
 from gsl.prove.poly import Poly, Unproved, dtype_code, number
 from gsl.prove.tensor import Calculation, Family, Index, Tensor, real
 from gsl.prove.terms import SumTerm, constant
@@ -110,7 +111,7 @@ def _attention(
     scores = each(calc, lambda x: algebra.times(x, factor), scores)
     if mask is not None and not masked:
         scores = each(calc, algebra.add, scores, mask)
-    powers = each(calc, lambda x: algebra.apply("exp", x), scores)
+    powers = each(calc, lambda x: algebra.apply("exp", x), scores, hides=INFINITE)
     if mask is not None and masked:
         powers = each(calc, algebra.times, powers, mask)
     if is_causal:
@@ -121,7 +122,7 @@ def _attention(
         # Of a row of which nothing takes part, the result is 0, not 0 / 0.
         return algebra.apply("share", x, total) if masked else algebra.times(x, algebra.inverse(total))
 
-    return matmul(calc, each(calc, share, powers, sums), value)
+    return matmul(calc, each(calc, share, powers, sums, hides=INFINITE), value)
 
 
 def _for_heads(calc: Calculation, x: Tensor, heads: Poly) -> Tensor:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from gsl.prove.meanings.elementwise import ElementMeaning, each, root
+from gsl.prove.meanings.elementwise import ElementMeaning, each, quotient, root
 from gsl.prove.meanings.layout import demand_rank, reshaped, shared_out
-from gsl.prove.normal import TermAlgebra
+from gsl.prove.normal import INFINITE, NOTHING, UNDEFINED, TermAlgebra
 from gsl.prove.poly import Poly, Unproved, number, product
 from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm
@@ -59,6 +59,10 @@ def _variance(calc: Calculation, r: Any, element: Callable[..., SumTerm], unbias
     return algebra.times(total, algebra.inverse(count))
 
 
+_PROPAGATING = ("sum", "mean", "avg", "variance", "std")
+"""The reductions whose results are infinite, or no numbers, where one of the elements is."""
+
+
 def reduction(name: str) -> ElementMeaning:
     def meaning(
         calc: Calculation, x: Tensor, axis: Any, keepdims: bool, exclude: bool, unbiased: bool = False
@@ -68,7 +72,12 @@ def reduction(name: str) -> ElementMeaning:
         if exclude:
             axes = tuple(a for a in range(x.ndim) if a not in axes)
 
+        hides = NOTHING if name in _PROPAGATING else INFINITE if name in ("max", "min", "logsumexp") else UNDEFINED
+
         def fold(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
+            return algebra.settled(lambda: folded(r, element), hides) if hides else folded(r, element)
+
+        def folded(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
             places = list(map(Poly.of, r))
             match name:
                 case "sum":
@@ -102,8 +111,12 @@ def _softmax(share: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> Eleme
 
         def at(index: Index) -> SumTerm:
             r = calc.index(x.shape[axis : axis + 1])
-            value = algebra.apply("exp", x.at((*index[:axis], *map(Poly.of, r), *index[axis + 1 :])))
-            return share(algebra, x.at(index), algebra.total(r, value))
+
+            def value() -> SumTerm:
+                power = algebra.apply("exp", x.at((*index[:axis], *map(Poly.of, r), *index[axis + 1 :])))
+                return share(algebra, x.at(index), algebra.total(r, power))
+
+            return algebra.settled(value)
 
         return Tensor(x.shape, x.dtype, at)
 
@@ -126,7 +139,7 @@ def _batch_norm(
 
     def at(index: Index) -> SumTerm:
         c = (index[axis],)
-        factor = algebra.inverse(root(algebra, algebra.add(var.at(c), real(epsilon))))
+        factor = algebra.inverse_of(lambda: root(algebra, algebra.add(var.at(c), real(epsilon))))
         return algebra.times(algebra.add(x.at(index), algebra.negative(mean.at(c))), factor)
 
     return _affine(calc, Tensor(x.shape, x.dtype, at), (axis,), gamma if scale else None, beta if center else None)
@@ -147,7 +160,8 @@ def _over_axes(calc: Calculation, x: Tensor, axes: Sequence[int], epsilon: Any, 
     def at(index: Index) -> SumTerm:
         own = tuple(Poly() if a in axes else p for a, p in enumerate(index))
         value = algebra.add(x.at(index), algebra.negative(means.at(own))) if centred else x.at(index)
-        return algebra.times(value, algebra.inverse(root(algebra, algebra.add(square.at(own), real(epsilon)))))
+        size = algebra.inverse_of(lambda: root(algebra, algebra.add(square.at(own), real(epsilon))))
+        return algebra.times(value, size)
 
     return Tensor(x.shape, x.dtype, at)
 
@@ -209,11 +223,7 @@ def _l2_normalize(calc: Calculation, x: Tensor, eps: Any, axis: Sequence[int]) -
     algebra = calc.algebra
     squares = each(calc, lambda value: algebra.power(value, 2), x)
     sums = sums_along(calc, squares, axis if x.ndim else ())  # the axis 0 of a number is none
-
-    def normal(value: SumTerm, total: SumTerm) -> SumTerm:
-        return algebra.times(value, algebra.inverse(root(algebra, algebra.apply("max", total, real(eps)))))
-
-    return each(calc, normal, x, sums)
+    return quotient(calc, x, each(calc, lambda total: root(algebra, algebra.apply("max", total, real(eps))), sums))
 
 
 MEANINGS: dict[str, ElementMeaning] = {

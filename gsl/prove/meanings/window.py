@@ -147,11 +147,14 @@ def _pool(count: int, kind: str) -> ElementMeaning:
             n, c, *at_ = index
             k = calc.index(window)
             spots, guards = _seen(at_, k, x.shape[2:], strides, padding, dilation)
-            with algebra.under(guards):
-                value = x.at((n, c, *spots))
+
+            def element() -> SumTerm:
+                with algebra.under(guards):
+                    return x.at((n, c, *spots))
+
             if kind == "max":
-                return algebra.fold("max", k, guards, value)
-            total = algebra.total(k, algebra.where(guards, value))
+                return algebra.settled(lambda: algebra.fold("max", k, guards, element()))
+            total = algebra.total(k, algebra.where(guards, element()))
             if count_include_pad:
                 return algebra.times(total, algebra.inverse(algebra.number(product(window))))
             seen = algebra.total(k, algebra.where(guards, constant(1)))
