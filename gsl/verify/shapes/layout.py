@@ -261,6 +261,14 @@ def _squeezed(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelle
 _TRANSPOSE = LetterRule(_transposed, _reversed_first, "axes", (2, 1, 3, 4, 5, 0))
 _EXPAND_DIMS = LetterRule(_expanded, lambda rank: range(rank + 1), "axis", (2, 1, 3, 4, 0))
 _SQUEEZE = LetterRule(_squeezed, lambda rank: [*sets_of_axes(rank), ()], "axis", (3, 2, 4, 1, 5))
+_NO_SQUEEZE = LetterRule(lambda x, axes, attrs: ((x,), x), sets_of_axes, "axis", (3, 2, 4, 1, 5))
+
+
+def squeeze(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """Axes of size 1; now and then axes of any size, which a squeeze leaves alone, where the rule names them."""
+    is_given, axes = s.given_attr(draft, "axis")
+    names_some = is_given and axes not in (None, ())
+    (_NO_SQUEEZE if names_some and s.choices.rare() else _SQUEEZE)(s, draft, goal)
 
 
 def broadcast_to(s: Solver, draft: NodeDraft, goal: Goal) -> None:
@@ -366,7 +374,7 @@ def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 RULES: dict[str, ShapeRule] = {
     "concatenate": concatenate, "stack": stack, "split": split, "reshape": reshape, "transpose": _TRANSPOSE,
-    "expand_dims": _EXPAND_DIMS, "squeeze": _SQUEEZE, "broadcast_to": broadcast_to, "repeat": repeat, "tile": tile,
+    "expand_dims": _EXPAND_DIMS, "squeeze": squeeze, "broadcast_to": broadcast_to, "repeat": repeat, "tile": tile,
     "nn.pad": pad, "layout_transform": layout_transform, "reshape_like": reshape_like,
 }  # fmt: skip
 FLOAT_ONLY: frozenset[str] = frozenset()
