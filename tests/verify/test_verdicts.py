@@ -223,7 +223,8 @@ WRONG_IN_FEW_CASES = {
     "a quotient and a remainder of another sign": (op.FloorDivide(n, k) * k + op.Mod(n, k), n, n.shape == k.shape),
     "a shift by rows": (op.Softmax(p + q, axis=1), op.Softmax(p, axis=1), q.shape[0] == 1, q.shape[1] == p.shape[1]),
     "means of unequal parts": (first_axis(op.Concatenate([p, q], axis=0)), (first_axis(p) + first_axis(q)) * 0.5),
-    "a squeeze of axes that are longer than 1": (op.Squeeze(p, axis=(0,)), op.Squeeze(op.Reverse(p, axis=(0,)), axis=(0,))),
+    "a squeeze of axes that are longer than 1": (op.Squeeze(p, axis=(0,)),
+                                                 op.Squeeze(op.Reverse(p, axis=(0,)), axis=(0,))),
     "a window of strided windows": (square(square(image, strides=(2, 2)), strides=(1, 1)),
                                     op.MaxPool2D(image, pool_size=(3, 3), strides=(2, 2))),
     "a permutation that is not its inverse": (op.Transpose(op.Exp(turned), axes=turned.axes), op.Exp(image)),
@@ -283,6 +284,13 @@ def test_subtle_mistakes(name: str) -> None:
     source, target, *where = WRONG_IN_FEW_CASES.get(name) or RIGHT_IN_ALL[name]
     found = verify(Subst(source, target, where=where), max_examples=40, suggest=False)
     assert isinstance(found, Refuted if name in WRONG_IN_FEW_CASES else Supported), str(found)
+
+
+def test_one_factor_lacks_axes_of_size_1_of_the_other() -> None:
+    product = op.Matmul(v := pat.Wildcard(dtype="float32"), w := pat.Wildcard(dtype="float32"), out_dtype="")
+    mean = op.Mean(product, axis=(0,), keepdims=True, exclude=False)
+    found = verify(Subst(mean, op.Matmul(v, mean.like(w), out_dtype="")), seed=5, suggest=False)
+    assert isinstance(found, Refuted), str(found)
 
 
 def test_numbers_in_reach_of_a_narrow_dtype_are_powers_of_two() -> None:

@@ -49,7 +49,7 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         _vector(s, draft, goal)
         return
     rows, columns = wanted[-2:]
-    swapped = a.is_leaf and b.is_leaf and s.choices.index(2) == 1
+    swapped = a.is_leaf and b.is_leaf and s.choices.index(2, "second first") == 1
     for operand in first_computed(s, *((b, a) if swapped else (a, b))):
         other = b if operand is a else a
         batch: tuple[int | None, ...] = tuple(wanted[:-2])
@@ -62,7 +62,8 @@ def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             inner = shape[-2] if operand is a else shape[-1]
             free = goal.shape is None
             batch = sizes_of_result(Goal() if free else Goal(batch), shape[:-2])
-            smaller = variant(s, batch, free, "batch") if batch == shape[:-2] else batch
+            is_made = len(batch) == len(shape) - 2 and all(size in (None, own) for size, own in zip(batch, shape))
+            smaller = variant(s, batch, free, "batch") if is_made else batch
             batch = smaller if not operand.is_leaf or s.allows(operand, len(smaller) + 2) else batch
         ends = (rows, inner) if operand is a else (inner, columns)
         own = s.wanted(operand, Goal(None, dtype))
