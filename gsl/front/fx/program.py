@@ -30,7 +30,13 @@ from gsl.front.fx.effects import exchanges
 from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, shares, targets
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
-from gsl.front.fx.parameters import ExportedParameterStore, InPlaceParameterStore, ModuleParameterStore, unlifted
+from gsl.front.fx.parameters import (
+    ExportedParameterStore,
+    InPlaceParameterStore,
+    ModuleParameterStore,
+    unlifted,
+    with_own_tensors,
+)
 from gsl.front.fx.regions import regions, takes
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
@@ -396,7 +402,8 @@ class ExportProgram(FxProgram, Unchangeable):
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
-        return structured(compiled(self.module, backend, options), self._exported.call_spec.in_spec)
+        module = with_own_tensors(self.module) if backend is None and not options else self.module
+        return structured(compiled(module, backend, options), self._exported.call_spec.in_spec)
 
 
 class TracedProgram(GraphModuleProgram):

@@ -451,6 +451,26 @@ def test_build_with_a_back_end() -> None:
     torch.testing.assert_close(program.build(backend="eager")(value), program.build()(value))
 
 
+def test_what_is_built_finds_tensors_without_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are those of the program: changes of weights are seen, and those that it makes to buffers."""
+    program = exported(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).train(), IMAGE)
+    call, names, look_up = program.build(), set(), nn.Module.__getattr__
+
+    def noted(module: nn.Module, name: str) -> Any:
+        names.add(name)
+        return look_up(module, name)
+
+    monkeypatch.setattr(nn.Module, "__getattr__", noted)
+    with torch.no_grad():
+        call(IMAGE)
+        assert not names & {"0", "1", "weight", "running_mean"}
+        assert program.params["1.num_batches_tracked"] == 1
+        program.params["1.weight"].zero_()
+        assert torch.equal(call(IMAGE), torch.zeros(2, 4, 6, 6))
+    program.module(IMAGE)
+    assert names & {"0", "1"}
+
+
 # ---------------------------------------------------------------- copies and pickles of workloads
 
 
