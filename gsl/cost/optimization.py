@@ -86,9 +86,9 @@ TIMING = 2 / 3
 """The share of that which is for timing."""
 FINALISTS = 5
 """The largest number of new programs that are timed as a whole."""
-IN_EIGHT_BITS = 0.01
+IN_EIGHT_BITS = 0.02
 """The tolerance for the outputs of quantised programs, unless one is given: another order of the same sums may round a
-number in eight bits to the next one."""
+number in eight bits to the next one, which is up to 1/127 of the largest."""
 
 
 @checked(WorkloadError)
@@ -116,7 +116,7 @@ def optimize(
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
     largest magnitude of that output, on the inputs or on all those of ``calibration``. So are the numbers of quantised
-    programs of torch compared, with 0.01 unless it is given. ``budget`` is in seconds: when
+    programs of torch compared, with 0.02 unless it is given. ``budget`` is in seconds: when
     it is spent, no more is looked at. ``search`` is a name or a strategy, ``progress`` is told what is being done.
 
     WorkloadError for arguments that do not fit.
