@@ -46,6 +46,7 @@ REASONS = (
     ("kernel_size !=", "kernels of one size are those of parallel-two-conv, which makes fewer calls"),
     ("float32", "precision: fewer bits are equal for real numbers only"),
     (r"scale [<>] 1e-?30", "precision: with such a scale numbers overflow in float32, or are lost"),
+    (r"quantised-.*padding\[", "where the shape stays, the windows do, too; else the match is refused"),
     (r"quantised-.*-sum.*shape ==", "it pays: a tensor of another shape is added behind the kernel"),
     (r"dtype ==|batch-norm, without the condition all", "both sides promote alike, or the match is refused"),
 )
