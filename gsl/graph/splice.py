@@ -35,12 +35,6 @@ class Replacement:
 
 def created_for(roots: Sequence[Node]) -> tuple[Node, ...]:
     """The new nodes among some nodes and all that they are made from, operands first."""
-    if len(roots) == 1 and roots[0].index < 0:  # of one call, as nearly always, nothing has to be walked
-        for operand in roots[0].operands:
-            if operand.index < 0:
-                break
-        else:
-            return (roots[0],)
     return tuple(postorder(filter(is_new, roots), lambda node: filter(is_new, node.operands)))
 
 
@@ -349,10 +343,6 @@ def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:
 
 def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
     """Append a node to the order, after the operands that are not in it yet."""
-    if not root.deps and done.issuperset(root.operands):
-        done.add(root)
-        order.append(root)
-        return
     stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
     done.add(root)
     while stack:
