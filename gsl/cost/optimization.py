@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -87,8 +87,8 @@ TIMING = 2 / 3
 FINALISTS = 5
 """The largest number of new programs that are timed as a whole."""
 IN_EIGHT_BITS = 0.02
-"""The tolerance for the outputs of quantised programs, unless one is given: another order of the same sums may round a
-number in eight bits to the next one, which is up to 1/127 of the largest."""
+"""The tolerance for what rules make of quantised layers, unless one is given: another order of the same sums may round
+a number in eight bits to the next one, which is up to 1/127 of the largest."""
 
 
 @checked(WorkloadError)
@@ -115,9 +115,9 @@ def optimize(
     median and by more than chance (by the ranks of the times). Otherwise it is the program that was given.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
-    largest magnitude of that output, on the inputs or on all those of ``calibration``. So are the numbers of quantised
-    programs of torch compared, with 0.02 unless it is given. ``budget`` is in seconds: when
-    it is spent, no more is looked at. ``search`` is a name or a strategy, ``progress`` is told what is being done.
+    largest magnitude of that output, on the inputs or on all those of ``calibration``. So are the numbers compared
+    where rules for quantised layers fired, with 0.02 unless it is given. ``budget`` is in seconds: when it is spent, no
+    more is looked at. ``search`` is a name or a strategy, ``progress`` is told what is being done.
 
     WorkloadError for arguments that do not fit.
     """
@@ -385,9 +385,7 @@ class _Optimization:
 
     def _compared(self, program: Candidate) -> _Compared:
         new, inputs = program.workload, self.calibration or [self.inputs]
-        tolerance = self.tolerance if any(rule.approximate for rule in _used(program)) else None
-        if _is_quantised(self.workload):
-            tolerance = self.tolerance or IN_EIGHT_BITS
+        tolerance = _allowed(_used(program), self.tolerance)
         if tolerance is not None:
             wrong = error(new, inputs, warm=True)
             reason = f"the error of {wrong:.1e} is above the tolerance" if wrong > tolerance else ""
@@ -429,6 +427,16 @@ def _used(candidate: Candidate) -> set[Subst]:
     return {trace.rules[firing.rule] for trace in candidate.traces for firing in trace.firings}
 
 
+def _allowed(rules: Set[Subst], given: float | None) -> float | None:
+    """The largest error that rules may bring, where one is given or they are for quantised layers; ``None`` for the
+    tolerances of a comparison."""
+    from gsl.rules import QUANTISED
+
+    if not rules.isdisjoint(QUANTISED):
+        return given or IN_EIGHT_BITS
+    return given if any(rule.approximate for rule in rules) else None
+
+
 def _search(search: str | Search) -> Search:
     if isinstance(search, str):
         if search not in SEARCHES:
@@ -466,11 +474,8 @@ def _workload(model: Any, inputs: Any) -> Workload:
 
 
 def _rules_for(workload: Workload) -> tuple[RuleSet, ...]:
-    return default_rules(device_type(workload), is_quantised=_is_quantised(workload))
-
-
-def _is_quantised(workload: Workload) -> bool:
-    return any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
+    is_quantised = any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
+    return default_rules(device_type(workload), is_quantised=is_quantised)
 
 
 def device_type(workload: Workload) -> str:
