@@ -23,7 +23,8 @@ def _inverse(algebra: TermAlgebra, value: SumTerm) -> SumTerm | None:
         total = constant(1 / term.coefficient)
         for factor, power in term.factors:
             inner = factor.arguments[0] if isinstance(factor, FunctionTerm) and factor.name == OPEN else alone(factor)
-            of = _argument(inner, "inverse")  # also of 1 / inf
+            of = _argument(inner, "inverse")  # also of 1 / inf, but for the sign of 1 / -inf
+            of = None if of is not None and of.is_open else of
             total = algebra.times(total, algebra.power(of or algebra.opaque("inverse", [alone(factor)]), power))
         return total
     if value.is_open:

@@ -548,6 +548,7 @@ def nothing(x: pat.Pattern) -> pat.Pattern:
     lambda x, y: (op.Maximum(op.Log(x), y), op.Maximum(op.Log(x) + nothing(op.Log(x)), y)),
     lambda x, y: (1.0 / (1.0 / x), 1.0 / (2.0 / x - 1.0 / x)),
     lambda x, y: (y * op.Power(op.Log(x), -2.0), y * op.Power(op.Log(x) + nothing(op.Log(x)), -2.0)),
+    lambda x, y: (op.Exp(op.Log(x)), op.Exp(1.0 / (1.0 / op.Log(x) + 0.0))),
     lambda x, y: (y / op.Sqrt(1.0 / x), y / op.Sqrt(2.0 / x - 1.0 / x)),
     lambda x, y: (op.Tanh((x + y) / y), op.Tanh(x / y + y / y)),
     lambda x, y: (op.ReLU(y / (x * x)), op.ReLU(y) / (x * x)),
