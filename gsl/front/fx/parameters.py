@@ -417,7 +417,9 @@ def with_own_tensors(module: fx.GraphModule) -> fx.GraphModule:
     Modules look up parameters by a function in Python, one module after the other, which takes some microseconds for
     each tensor in a model whose products leave nothing of Python in the cache.
     """
-    graph, new = copy.deepcopy(module.graph), clone(module)
+    graph, new = fx.Graph(), clone(module)
+    graph.output(graph.graph_copy(module.graph, {}))
+    graph._codegen = copy.copy(module.graph._codegen)
     for index, node in enumerate(graph.find_nodes(op="get_attr")):
         value = attribute(module, node.target)
         if isinstance(value, torch.Tensor):
