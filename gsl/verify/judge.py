@@ -221,7 +221,9 @@ def _confirmed(
     inner.most_refused = MOST_REFUSED
     again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
     verdict = _judge(inner, MORE)
-    wrong_target = inner.counts["refused"] > 2 * inner.evaluated  # as it has the type of the source in few cases only
+    # A target that is wrong itself has the type of the source in few cases, and in fewer still with a condition.
+    usual = max(1.0, search.counts["refused"] / max(1, search.evaluated))
+    wrong_target = inner.counts["refused"] > 2 * usual * inner.evaluated
     confirmed = isinstance(verdict, Supported) and not wrong_target and isinstance(_judge(again, AGAIN), Supported)
     for searched in (inner, again):
         failing += [found.before for found, _ in searched.different]
