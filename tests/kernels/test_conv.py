@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,15 +18,6 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "strides and padding": ([2, 1], [1, 2], [1, 1], 1),
     "dilation and groups": ([1, 1], [1, 1], [1, 2], 2),
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
-    kernels.clear()
-    with torch.no_grad():
-        yield
-    kernels.clear()
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -28,15 +28,11 @@ LAST = torch.channels_last
 
 
 @pytest.fixture(autouse=True)
-def _without_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
+def _in_single_precision() -> Iterator[None]:
     before = torch.backends.cudnn.allow_tf32
     torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(0)
-    kernels.clear()
-    with torch.no_grad():
-        yield
-    kernels.clear()
+    yield
     torch.backends.cudnn.allow_tf32 = before
 
 

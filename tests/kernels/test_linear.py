@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -15,20 +14,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from gsl import kernels
 from gsl.kernels import LINEAR
 from gsl.kernels.operator import ACTIVATIONS, entries, packed
 from tests.helpers.nets import OfOne
 
 X, W, B, Y = torch.randn(3, 5, 32), torch.randn(48, 32) / 6, torch.randn(48), torch.randn(3, 5, 48)
-
-
-@pytest.fixture(autouse=True)
-def _without_gradients() -> Iterator[None]:
-    kernels.clear()
-    with torch.no_grad():
-        yield
-    kernels.clear()
 
 
 def expected(
@@ -77,7 +67,6 @@ def test_steps_of_fused_optimisers_are_seen(part: str) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_every_way(way: str, activation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gsl.kernels.operator._fastest", lambda _, calls, seconds: way if way in calls else "plain")
-    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     weight = W.clone()
     for x in (X, X, X[:, :2], X[0], X.transpose(0, 1), X[0, :1], X[:1, :1]):
         for bias in (B, None):
@@ -184,7 +173,6 @@ def test_what_a_cuda_graph_reads_lives_as_long_as_the_weight(change: str) -> Non
 
 def test_a_single_row_has_a_way_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a decoder, which reads many tokens first, and one at a time then."""
-    monkeypatch.setattr("gsl.kernels.operator._CHOICES", {})
     monkeypatch.setattr(
         "gsl.kernels.operator._fastest", lambda _, calls, seconds: "int8 x86" if "int8 x86" in calls else "plain"
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from gsl import kernels
 from gsl.kernels.operator import ACTIVATIONS
 from gsl.kernels.quantised import QUANTISED_CONV2D, QUANTISED_LINEAR, quantised_conv2d, quantised_linear
 
@@ -25,14 +23,6 @@ ADDENDS: dict[str, Any] = {
     "floats": (torch.float32, {}),
     "bytes": (torch.uint8, {"other_scale": 0.03, "other_zero": 100}),
 }
-
-
-@pytest.fixture(autouse=True)
-def _without_gradients() -> Iterator[None]:
-    kernels.clear()
-    with torch.no_grad():
-        yield
-    kernels.clear()
 
 
 def numbers(*shape: int, dtype: Any = torch.uint8) -> Tensor:
