@@ -194,7 +194,7 @@ class Subst:
         name = f"{self.name} (approximate)" if self.approximate else self.name
         options = [f"{key}={value!r}" for key, value in (
             ("extern_use", self.source.extern_use), ("distinct", self.plan.distinct or None),
-            ("fuzzy", tuple(map(op_name, self.plan.fuzzy)) or None),
+            ("fuzzy", tuple(sorted(map(op_name, self.plan.fuzzy))) or None),
         ) if value is not None]  # fmt: skip
         return text(name, self.doc, self.source.outputs, self.target.outputs, where, options)
 

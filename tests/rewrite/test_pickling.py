@@ -122,6 +122,7 @@ def test_all_of_a_rule() -> None:
     )  # fmt: skip
     new = again(rule)
     assert str(new) == str(rule)
+    assert "('aten.erfinv.default', 'cast')" in str(rule), "in the order of their names, not in that of a set"
     assert (new.name, new.doc, new.priority, new.inference_only) == ("once", "text", 3, True)
     assert new.location == rule.location
     assert (new.plan.distinct, new.plan.extern_use, new.plan.fuzzy) == (True, False, rule.plan.fuzzy)
