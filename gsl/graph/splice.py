@@ -271,7 +271,7 @@ class Splicer:
         done = set(self.dead)
         for node in graph.nodes:
             if node not in done:
-                if not node.deps and done.issuperset(node.operands):  # as in _emit, of which there are very many calls
+                if not node.deps and done.issuperset(node.operands):  # as nearly always: nothing has to be walked
                     done.add(node)
                     order.append(node)
                 else:

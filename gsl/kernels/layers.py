@@ -34,7 +34,7 @@ _linear_reorder = torch.ops.mkldnn._reorder_linear_weight.default
 _conv_onednn = torch.ops.mkldnn._convolution_pointwise.default
 _conv_onednn_with_addition = torch.ops.mkldnn._convolution_pointwise.binary
 _conv_reorder = torch.ops.mkldnn._reorder_convolution_weight.default
-_PACKED: Final = {"plain": 1.1, "channels last": 1.1}
+_NOT_PACKED: Final = {"plain": 1.1, "channels last": 1.1}
 """A convolution that is not packed loses so much in a model, where neither its weight nor its code is in the cache."""
 
 
@@ -263,7 +263,7 @@ def conv_kernel(
     def make() -> Kernel:
         shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, activation, precision)
         ways = _conv_ways(x, weight, window, function, adds, precision)
-        return fastest(shape, _PACKED, ways, x, weight, bias, addend)
+        return fastest(shape, _NOT_PACKED, ways, x, weight, bias, addend)
 
     run = packed(weight, bias, (window, activation, adds, precision), make) or partial(conv_plain, function, window)
     return run(x, weight, bias, addend)
