@@ -19,13 +19,18 @@ from gsl.kernels import gpu
 from gsl.kernels.layers import CONV2D, LINEAR
 from gsl.kernels.operator import choices, clear
 from gsl.kernels.quantised import (
+    DEQUANTISED,
+    DEQUANTISED_DYNAMIC,
+    QUANTISED,
     QUANTISED_CONV2D,
     QUANTISED_CONV2D_DYNAMIC,
+    QUANTISED_DYNAMIC,
     QUANTISED_LINEAR,
     QUANTISED_LINEAR_DYNAMIC,
 )
 
 __all__ = [
-    "CONV2D", "LINEAR", "QUANTISED_CONV2D", "QUANTISED_CONV2D_DYNAMIC", "QUANTISED_LINEAR", "QUANTISED_LINEAR_DYNAMIC",
+    "CONV2D", "DEQUANTISED", "DEQUANTISED_DYNAMIC", "LINEAR", "QUANTISED", "QUANTISED_CONV2D",
+    "QUANTISED_CONV2D_DYNAMIC", "QUANTISED_DYNAMIC", "QUANTISED_LINEAR", "QUANTISED_LINEAR_DYNAMIC",
     "choices", "clear", "gpu",
 ]  # fmt: skip

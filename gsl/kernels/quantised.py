@@ -1,5 +1,12 @@
-"""Linear layers and convolutions of numbers in eight bits: data in uint8, weights in int8.
+"""Numbers in eight bits, and linear layers and convolutions of them: data in uint8, weights in int8.
 
+``gsl::quantised(x, scale, zero_point, quant_min, quant_max, dtype)``
+    clip(round(x / scale) + zero_point, quant_min, quant_max), as ``quantized_decomposed::quantize_per_tensor``, whose
+    functions make a tensor for each step
+``gsl::dequantised(x, scale, zero_point, quant_min, quant_max, dtype)``
+    scale (x - zero_point), as ``quantized_decomposed::dequantize_per_tensor``
+``gsl::quantised_dynamic``, ``gsl::dequantised_dynamic``
+    The same with a scale and a zero that are tensors of one element.
 ``gsl::quantised_linear(x, weight, scales, zeros, bias=None, other=None, *, scale, zero_point, …)``
     activation(scale (x - zero_point) (scales (weight - zeros))ᵀ + bias + other_scale (other - other_zero)), in single
     precision, or quantised by ``out_scale`` and ``out_zero`` to uint8
@@ -34,9 +41,42 @@ def _weight(weight: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     return (weight.to(torch.float32) - zeros.reshape(column)) * scales.reshape(column)
 
 
-def quantised(x: Tensor, scale: float, zero_point: int) -> Tensor:
-    """clip(round(x / scale) + zero_point, 0, 255), in uint8"""
-    return torch.clamp(torch.round(x * (1.0 / scale)) + zero_point, 0, 255).to(torch.uint8)
+# Scales and zeros are numbers here, or tensors without axes.
+
+
+def _single(number: Any) -> Any:
+    return number.to(torch.float32) if isinstance(number, Tensor) else number
+
+
+def quantised(
+    x: Tensor, scale: Any, zero_point: Any, quant_min: int = 0, quant_max: int = 255, dtype: torch.dtype = torch.uint8
+) -> Tensor:
+    """clip(round(x / scale) + zero_point, quant_min, quant_max)"""
+    moved = torch.round(x.to(torch.float32) * _single(1.0 / scale)) + zero_point
+    return torch.clamp(moved, quant_min, quant_max).to(dtype)
+
+
+def dequantised(x: Tensor, scale: Any, zero_point: Any, *_: Any) -> Tensor:
+    """scale (x - zero_point)"""
+    found: Tensor = (x.to(torch.float32) - zero_point) * _single(scale)
+    return found
+
+
+def _quantised(
+    x: Tensor, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: torch.dtype
+) -> Tensor:
+    moved = x.to(torch.float32) * (1.0 / scale)
+    moved.round_().add_(zero_point).clamp_(quant_min, quant_max)
+    return _whole(moved, dtype)
+
+
+def _whole(numbers: Tensor, dtype: torch.dtype) -> Tensor:
+    """Whole numbers in another dtype. What turns floats into uint8 one by one is slower than two vector functions."""
+    return (numbers.to(torch.int16) if dtype == torch.uint8 else numbers).to(dtype)
+
+
+def _dequantised(x: Tensor, scale: float, zero_point: int, *_: Any) -> Tensor:
+    return x.to(torch.float32, copy=True).sub_(zero_point).mul_(scale)
 
 
 def _finished(
@@ -57,7 +97,7 @@ def quantised_linear(
     *, scale: float, zero_point: int, **end: Any,
 ) -> Tensor:  # fmt: skip
     """activation(scale (x - zero_point) (scales (weight - zeros))ᵀ + bias + other), which may be quantised"""
-    data = (x.to(torch.float32) - zero_point) * scale
+    data = dequantised(x, scale, zero_point)
     return _finished(F.linear(data, _weight(weight, scales, zeros)), bias, other, **end)
 
 
@@ -67,7 +107,7 @@ def quantised_conv2d(
     groups: int, **end: Any,
 ) -> Tensor:  # fmt: skip
     """The same of a convolution of images, which is padded by ``zero_point``."""
-    data, own = (x.to(torch.float32) - zero_point) * scale, _weight(weight, scales, zeros)
+    data, own = dequantised(x, scale, zero_point), _weight(weight, scales, zeros)
     product = F.conv2d(data, own, None, list(stride), list(padding), list(dilation), groups)
     return _finished(product, None if bias is None else bias.reshape(-1, 1, 1), other, **end)
 
@@ -80,10 +120,12 @@ def _packed(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None, how: Any, pack: Callable[[], Tensor]
 ) -> tuple[Tensor, Tensor] | None:
     """The packed weight and its zeros; ``None`` at the first use of the weight, and where no kernel takes the call."""
-    tensors = (weight, scales, zeros) if bias is None else (weight, scales, zeros, bias)
-    dtypes = x.dtype == torch.uint8 and weight.dtype == torch.int8
-    floats = all(each.dtype == torch.float32 for each in tensors if each.is_floating_point())
-    if not dtypes or not floats or not x.numel() or any(each.is_inference() for each in tensors):
+    single, is_inference = torch.float32, Tensor.is_inference
+    if x.dtype != torch.uint8 or weight.dtype != torch.int8 or scales.dtype != single or not x.numel():
+        return None
+    if bias is not None and (bias.dtype != single or is_inference(bias)):
+        return None
+    if is_inference(weight) or is_inference(scales) or is_inference(zeros):
         return None
     if not torch._C._has_mkldnn or not torch.cpu._is_vnni_supported():
         return None
@@ -148,7 +190,7 @@ def _conv2d(
     *, scale: float, zero_point: int, stride: list[int], padding: list[int], dilation: list[int], groups: int,
     **end: Any,
 ) -> Tensor:  # fmt: skip
-    window = (stride, padding, dilation, groups)
+    window = (tuple(stride), tuple(padding), tuple(dilation), groups)
 
     def pack() -> Tensor:
         found: Tensor = torch.ops.onednn.qconv_prepack(weight, scales, 1.0, 0, *window, list(x.shape))
@@ -158,7 +200,7 @@ def _conv2d(
         "scale": scale, "zero_point": zero_point, "stride": stride, "padding": padding, "dilation": dilation,
         "groups": groups,
     }  # fmt: skip
-    key = ("quantised conv2d", str(window), x.shape)
+    key = ("quantised conv2d", window, x.shape)
     own = _packed(x, weight, scales, zeros, bias, key, pack) if x.dim() == 4 else None
     if own is None:
         return _conv2d_formula(x, weight, scales, zeros, bias, other, **how, **end)
@@ -176,26 +218,44 @@ def _conv2d(
     return found
 
 
-def _with_tensors(kernel: Kernel, *, on_values: bool) -> Kernel:
-    """A kernel that takes the scale and the zero of its data as tensors of one element."""
+def _number(tensor: Tensor) -> Any:
+    return tensor.item()
+
+
+def _without_axes(tensor: Tensor) -> Any:
+    return tensor.reshape(())
+
+
+def _scheme_of_tensors(kernel: Kernel, value: Callable[[Tensor], Any]) -> Kernel:
+    """A kernel that takes scale and zero as tensors of one element, for one that takes the ``value`` of each."""
+
+    def run(x: Tensor, scale: Tensor, zero_point: Tensor, *scheme: Any) -> Tensor:
+        return kernel(x, value(scale), value(zero_point), *scheme)
+
+    return run
+
+
+def _data_of_tensors(kernel: Kernel, value: Callable[[Tensor], Any]) -> Kernel:
+    """The same for a layer and its data."""
 
     def run(
         x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, scale: Tensor, zero_point: Tensor,
         bias: Tensor | None = None, other: Tensor | None = None, **how: Any,
     ) -> Tensor:  # fmt: skip
-        scheme: dict[str, Any] = {"scale": scale.to(torch.float32), "zero_point": zero_point}
-        if on_values:
-            scheme = {"scale": scale.item(), "zero_point": zero_point.item()}
+        scheme = {"scale": value(scale), "zero_point": value(zero_point)}
         return kernel(x, weight, scales, zeros, bias, other, **scheme, **how)
 
     return run
 
 
-quantised_linear_dynamic: Final = _with_tensors(quantised_linear, on_values=False)
-quantised_conv2d_dynamic: Final = _with_tensors(quantised_conv2d, on_values=False)
+quantised_dynamic: Final = _scheme_of_tensors(quantised, _without_axes)
+dequantised_dynamic: Final = _scheme_of_tensors(dequantised, _without_axes)
+quantised_linear_dynamic: Final = _data_of_tensors(quantised_linear, _without_axes)
+quantised_conv2d_dynamic: Final = _data_of_tensors(quantised_conv2d, _without_axes)
 
 
 _OPERANDS: Final = "Tensor x, Tensor weight, Tensor scales, Tensor zeros, "
+_TENSORS: Final = "Tensor scale, Tensor zero_point"
 _LAST_OPERANDS: Final = "Tensor? bias=None, Tensor? other=None, *, "
 _WINDOW: Final = "int[] stride, int[] padding, int[] dilation, int groups, "
 _END: Final = (
@@ -203,14 +263,24 @@ _END: Final = (
 )
 
 
-def _registered(name: str, attributes: str, kernel: Kernel, formula: Kernel) -> tuple[Any, Any]:
+def _registered(name: str, kernel: Kernel, formula: Kernel) -> tuple[Any, Any]:
+    """What quantises or dequantises, by a scale and a zero that are numbers, and by those that are tensors."""
+    scheme, rest = "float scale, int zero_point", "int quant_min, int quant_max, ScalarType dtype) -> Tensor"
+    by_values, by_tensors = _scheme_of_tensors(kernel, _number), _scheme_of_tensors(formula, _without_axes)
+    made = register(f"{name}(Tensor input, {scheme}, {rest}", kernel, formula)
+    return made, register(f"{name}_dynamic(Tensor input, {_TENSORS}, {rest}", by_values, by_tensors)
+
+
+def _registered_layer(name: str, attributes: str, kernel: Kernel, formula: Kernel) -> tuple[Any, Any]:
     """A layer with a scale and a zero that are numbers, and with those that are tensors."""
     numbers = f"{_OPERANDS}{_LAST_OPERANDS}float scale, int zero_point, "
-    tensors = f"{_OPERANDS}Tensor scale, Tensor zero_point, {_LAST_OPERANDS}"
+    tensors = f"{_OPERANDS}{_TENSORS}, {_LAST_OPERANDS}"
+    by_values, by_tensors = _data_of_tensors(kernel, _number), _data_of_tensors(formula, _without_axes)
     made = register(f"{name}({numbers}{attributes}{_END}", kernel, formula)
-    by_values, by_tensors = (_with_tensors(each, on_values=on) for each, on in ((kernel, True), (formula, False)))
     return made, register(f"{name}_dynamic({tensors}{attributes}{_END}", by_values, by_tensors)
 
 
-QUANTISED_LINEAR, QUANTISED_LINEAR_DYNAMIC = _registered("quantised_linear", "", _linear, quantised_linear)
-QUANTISED_CONV2D, QUANTISED_CONV2D_DYNAMIC = _registered("quantised_conv2d", _WINDOW, _conv2d, _conv2d_formula)
+QUANTISED, QUANTISED_DYNAMIC = _registered("quantised", _quantised, quantised)
+DEQUANTISED, DEQUANTISED_DYNAMIC = _registered("dequantised", _dequantised, dequantised)
+QUANTISED_LINEAR, QUANTISED_LINEAR_DYNAMIC = _registered_layer("quantised_linear", "", _linear, quantised_linear)
+QUANTISED_CONV2D, QUANTISED_CONV2D_DYNAMIC = _registered_layer("quantised_conv2d", _WINDOW, _conv2d, _conv2d_formula)

@@ -80,6 +80,34 @@ def dequantise_channels(
     return (input.to(torch.float32) - _column(zero_points, input, axis)) * scale
 
 
+@library_operator("gsl::quantised", **_BYTE)
+def quantised(input: Tensor, *, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: str) -> Tensor:
+    """The same as ``quantise``, by one kernel, see :mod:`gsl.kernels.quantised`."""
+    return kernels.quantised(input, scale, zero_point, quant_min, quant_max, getattr(torch, dtype))
+
+
+@library_operator("gsl::dequantised", input="uint8[*b]", **_BYTE)
+def dequantised(input: Tensor, *, scale: float, zero_point: int, quant_min: int, quant_max: int, dtype: str) -> Tensor:
+    """The same as ``dequantise``, by one kernel."""
+    return kernels.dequantised(input, scale, zero_point)
+
+
+@library_operator("gsl::quantised_dynamic", input="float32[*b]", **_ONE, **_BYTE)
+def quantised_dynamic(
+    input: Tensor, scale: Tensor, zero_point: Tensor, *, quant_min: int, quant_max: int, dtype: str
+) -> Tensor:
+    """The same as ``quantise_dynamic``, by one kernel."""
+    return kernels.quantised_dynamic(input, scale, zero_point, quant_min, quant_max, getattr(torch, dtype))
+
+
+@library_operator("gsl::dequantised_dynamic", input="uint8[*b]", **_ONE, **_BYTE)
+def dequantised_dynamic(
+    input: Tensor, scale: Tensor, zero_point: Tensor, *, quant_min: int, quant_max: int, dtype: str
+) -> Tensor:
+    """The same as ``dequantise_dynamic``, by one kernel."""
+    return kernels.dequantised_dynamic(input, scale, zero_point)
+
+
 _LAYER: Any = {"scales": "float32[o]", "zeros": "int64[o]", "bias": "float32[o]", "activation": ["none", "relu"],
                "out_scale": [None, 0.5], "out_zero": [0, 100]}  # fmt: skip
 _WINDOW: Any = {"stride": [(1, 1), (2, 1)], "padding": [(0, 0), (1, 2)], "dilation": [(1, 1), (1, 2)], "groups": [1, 1]}

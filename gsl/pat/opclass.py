@@ -112,13 +112,14 @@ class OpClass:
         return frozenset(names)
 
     def declared(self, count: int | None, attributes: Iterable[str]) -> list[str]:
-        """The canonical operators of the class that take so many operands, or any if that is ``None``, and have these
-        attributes, in the order of the table."""
+        """The operators of the class with a declaration that take so many operands, or any if that is ``None``, and
+        have these attributes: the canonical ones in the order of the table, then those of users."""
+        own = sorted(member for member in self.canonical if isinstance(member, OperatorName))
         return [
             name
-            for name, spec in TABLE.items()
-            if (spec.operands if count is None else spec.takes(count))
-            and all(attribute in spec.attrs for attribute in attributes)
+            for name in (*TABLE, *own)
+            if (TABLE[name].operands if count is None else TABLE[name].takes(count))
+            and all(attribute in TABLE[name].attrs for attribute in attributes)
             and self.accepts(name)
         ]
 

@@ -1,15 +1,16 @@
 """Rules for quantised programs of torch, as PT2E writes them.
 
 They remove what is quantised or dequantised twice, and make one call of a layer between operands that are dequantised,
-with its bias, a term that is added, an activation, and the quantisation of its result. They do so step by step, so
-apply them until nothing changes (``iterative=True``). They are for inference on a CPU; the operators are those of
-``gsl.operators.quantised``.
+with its bias, a term that is added, an activation, and the quantisation of its result. What is left to quantise and to
+dequantise is so by kernels. They do so step by step, so apply them until nothing changes (``iterative=True``). They are
+for inference on a CPU; the operators are those of ``gsl.operators.quantised``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gsl import attr, op, pat
@@ -19,13 +20,23 @@ from gsl.rules.common import RuleSides, fields, rule
 from gsl.rules.packed import activated, by_activation, conv
 
 SCHEME = ("scale", "zero_point", "quant_min", "quant_max", "dtype")
-"""The attributes that tell how numbers are quantised."""
+"""The attributes that tell how numbers are quantised. The first two may be tensors instead."""
+
+
+def _either(*functions: Any) -> Callable[..., pat.Call]:
+    """Calls of torch's function, or of one kernel."""
+    return partial(pat.Call, pat.OneOf(*functions, joint=False))
+
+
+quantising, dequantising = _either(q.quantise, q.quantised), _either(q.dequantise, q.dequantised)
+quantising_dynamic = _either(q.quantise_dynamic, q.quantised_dynamic)
+dequantising_dynamic = _either(q.dequantise_dynamic, q.dequantised_dynamic)
 
 
 def back(data: pat.Pattern, **scheme: Any) -> tuple[pat.Call, pat.Call]:
     """The dequantised tensor, and that tensor quantised again in the same way."""
-    floats = q.dequantise(data, **scheme)
-    return floats, q.quantise(floats, **pat.same_attr(floats, SCHEME))
+    floats = dequantising(data, **scheme)
+    return floats, quantising(floats, **pat.same_attr(floats, SCHEME))
 
 
 def usual(floats: pat.Call) -> attr.Expr:
@@ -54,7 +65,7 @@ def quantise_again() -> RuleSides:
     For one way to quantise.
     """
     x = pat.Wildcard()
-    first = q.quantise(x)
+    first = quantising(x)
     floats, second = back(first, **pat.same_attr(first, SCHEME))
     return second, first, usual(floats)
 
@@ -73,9 +84,9 @@ def quantise_dequantised() -> RuleSides:
 def between(move: Callable[[pat.Pattern], pat.Call]) -> RuleSides:
     """f(x) for q(f(dq(x))), where f moves elements."""
     x = pat.Wildcard()
-    floats = q.dequantise(x)
+    floats = dequantising(x)
     moved = move(floats)
-    again = q.quantise(moved, **pat.same_attr(floats, SCHEME))
+    again = quantising(moved, **pat.same_attr(floats, SCHEME))
     return again, moved.like(x), every_number(again, x), usual(floats), moved.extern_use(False)
 
 
@@ -104,11 +115,11 @@ def quantise_concatenated() -> RuleSides:
     As quantise-dequantised.
     """
     x0 = pat.Wildcard()
-    x, first = pat.Wildcard(dtype=x0.dtype), q.dequantise(x0)
-    floats = q.dequantise(x, **pat.same_attr(first, SCHEME))
+    x, first = pat.Wildcard(dtype=x0.dtype), dequantising(x0)
+    floats = dequantising(x, **pat.same_attr(first, SCHEME))
     parts = pat.Variadic(floats, templates=[floats, x], first=[first, x0], min_len=2)
     joined = op.Concatenate(parts)
-    again = q.quantise(joined, **pat.same_attr(first, SCHEME))
+    again = quantising(joined, **pat.same_attr(first, SCHEME))
     return again, joined.like(fields(parts, x)), every_number(again, x0), usual(first), joined.extern_use(False)
 
 
@@ -118,7 +129,7 @@ def quantise_once() -> RuleSides:
 
     For one way to quantise.
     """
-    return once(q.quantise)
+    return once(quantising)
 
 
 @rule()
@@ -127,7 +138,7 @@ def dequantise_once() -> RuleSides:
 
     For one way to dequantise.
     """
-    return once(q.dequantise)
+    return once(dequantising)
 
 
 @rule()
@@ -136,7 +147,7 @@ def quantise_once_dynamic() -> RuleSides:
 
     For one way to quantise, and a scale and a zero that are tensors.
     """
-    return once(q.quantise_dynamic, pat.Wildcard(), pat.Wildcard())
+    return once(quantising_dynamic, pat.Wildcard(), pat.Wildcard())
 
 
 @rule()
@@ -145,7 +156,50 @@ def dequantise_once_dynamic() -> RuleSides:
 
     For one way to dequantise, and a scale and a zero that are tensors.
     """
-    return once(q.dequantise_dynamic, pat.Wildcard(), pat.Wildcard())
+    return once(dequantising_dynamic, pat.Wildcard(), pat.Wildcard())
+
+
+def by_kernel(function: Any, kernel: Any, *scheme: pat.Pattern) -> RuleSides:
+    """A call of torch's function as a call of one kernel, where no other rule takes it."""
+    x = pat.Wildcard()
+    call = function(x, *scheme)
+    return call, kernel(x, *scheme, **pat.same_attr(call, SCHEME[len(scheme) :]))
+
+
+@rule(priority=-1)
+def quantise_by_kernel() -> RuleSides:
+    """q(x) = q(x)
+
+    By one kernel.
+    """
+    return by_kernel(q.quantise, q.quantised)
+
+
+@rule(priority=-1)
+def dequantise_by_kernel() -> RuleSides:
+    """dq(x) = dq(x)
+
+    By one kernel.
+    """
+    return by_kernel(q.dequantise, q.dequantised)
+
+
+@rule(priority=-1)
+def quantise_dynamic_by_kernel() -> RuleSides:
+    """q(x, s, z) = q(x, s, z)
+
+    By one kernel, for a scale and a zero that are tensors.
+    """
+    return by_kernel(q.quantise_dynamic, q.quantised_dynamic, pat.Wildcard(), pat.Wildcard())
+
+
+@rule(priority=-1)
+def dequantise_dynamic_by_kernel() -> RuleSides:
+    """dq(x, s, z) = dq(x, s, z)
+
+    By one kernel, for a scale and a zero that are tensors.
+    """
+    return by_kernel(q.dequantise_dynamic, q.dequantised_dynamic, pat.Wildcard(), pat.Wildcard())
 
 
 def pairs(quantise: Any, dequantise: Any, name: str) -> tuple[Subst, ...]:
@@ -249,11 +303,12 @@ class LayerCall:
         """The rule for a result that is quantised. What is added is dequantised then, as the kernel demands."""
         given, scheme = list(operands), {}
         if form == "sum":
-            second = q.dequantise(pat.Wildcard(dtype="uint8"))
-            operands, given[-1] = (*operands[:-1], second.operands[0]), second
+            small_other = pat.Wildcard(dtype="uint8")
+            second = dequantising(small_other)
+            operands, given[-1] = (*operands[:-1], small_other), second
             scheme = {"other_scale": second.scale, "other_zero": second.zero_point}
         call = self._call(*given)
-        small = q.quantise(call, dtype="uint8", quant_min=0, quant_max=255)
+        small = quantising(call, dtype="uint8", quant_min=0, quant_max=255)
         new = call.like(*operands, **scheme, out_scale=small.scale, out_zero=small.zero_point)
         return self._rule(f"{form} quantised", small, new, call.extern_use(False), usual(small))
 
@@ -286,12 +341,13 @@ def _conv(name: str, call: Any, dequantise: Any, *, is_dynamic: bool = False) ->
 
 
 LAYERS = (
-    _dense("dense", q.quantised_linear, q.dequantise),
-    _conv("conv", q.quantised_conv2d, q.dequantise),
-    _dense("dynamic-dense", q.quantised_linear_dynamic, q.dequantise_dynamic, is_dynamic=True),
-    _conv("dynamic-conv", q.quantised_conv2d_dynamic, q.dequantise_dynamic, is_dynamic=True),
+    _dense("dense", q.quantised_linear, dequantising),
+    _conv("conv", q.quantised_conv2d, dequantising),
+    _dense("dynamic-dense", q.quantised_linear_dynamic, dequantising_dynamic, is_dynamic=True),
+    _conv("dynamic-conv", q.quantised_conv2d_dynamic, dequantising_dynamic, is_dynamic=True),
 )
 SHARED = (
+    quantise_by_kernel, dequantise_by_kernel, quantise_dynamic_by_kernel, dequantise_dynamic_by_kernel,
     quantise_again, quantise_dequantised, quantise_reshaped, quantise_transposed, quantise_concatenated,
     quantise_once, dequantise_once, quantise_once_dynamic, dequantise_once_dynamic,
 )  # fmt: skip

@@ -127,6 +127,20 @@ def test_both_verify(rule: Subst) -> None:
     assert isinstance(rule.verify(max_examples=20), Supported)
 
 
+def test_a_class_of_such_operators_verifies() -> None:
+    @gsl.operator("gsl_tests::doubled")
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2
+
+    @gsl.operator("gsl_tests::doubled_too")
+    def doubled_too(x: Tensor) -> Tensor:
+        return x + x
+
+    x, either = pat.Wildcard(), pat.OneOf(doubled, doubled_too, op.Tanh, joint=False)
+    for members, verdict in ((pat.OneOf(doubled, doubled_too), Supported), (either, Refuted)):
+        assert isinstance(verify(Subst(pat.Call(members, x), x + x), max_examples=20, suggest=False), verdict)
+
+
 def test_a_wrong_rule_with_the_operator_is_refuted() -> None:
     x, w = pat.Wildcard(), pat.Wildcard()
     wrong = Subst(rms_norm(x, w, eps=0.5), rms_norm(x, w, eps=0.25))
