@@ -6,9 +6,10 @@ import math
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, Final
 
 import torch
@@ -55,6 +56,39 @@ def add_kernel(operator: Any, key: str, kernel: Kernel) -> None:
     _LIBRARY.impl(operator._opname, kernel, key)
     own: Any = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
     _KERNELS[operator][own.raw_repr()] = kernel
+
+
+def kernel_on_cpu(operator: Any) -> Kernel | None:
+    """The kernel that computes an operator for values that are plain (:func:`is_plain`)."""
+    return next(iter(_KERNELS.get(operator, {}).values()), None)
+
+
+def _keys(*names: str) -> int:
+    own: Any = torch._C.DispatchKeySet
+    found: int = reduce(or_, (own(getattr(torch._C.DispatchKey, name)).raw_repr() for name in names))
+    return found
+
+
+_PLAIN_CLASSES: Final = (torch.Tensor, torch.nn.Parameter)
+_PLAIN_KEYS: Final = _keys("CPU", "ADInplaceOrView", "AutogradCPU", "AutocastCPU")
+"""The dispatch keys of ordinary tensors on a CPU."""
+_ALWAYS_KEYS: Final = _keys("BackendSelect", "ADInplaceOrView")
+"""Those that are added to calls where nothing is at work."""
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """True if calls with these values come to the kernels for the CPU: their tensors are ordinary ones there, no
+    gradients are recorded, and nothing sees the calls, like a tracer, a mode, a transform or a profiler."""
+    c: Any = torch._C
+    if torch.compiler.is_dynamo_compiling() or torch.is_grad_enabled() or c._autograd._profiler_enabled():
+        return False
+    if c._len_torch_function_stack() or c._dispatch_tls_local_include_set().raw_repr() & ~_ALWAYS_KEYS:
+        return False
+    return not any(
+        isinstance(value, torch.Tensor)
+        and (type(value) not in _PLAIN_CLASSES or c._dispatch_keys(value).raw_repr() & ~_PLAIN_KEYS)
+        for value in values
+    )
 
 
 def is_packable(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> bool:

@@ -411,24 +411,6 @@ def unlifted(exported: ExportedProgram) -> fx.GraphModule:
     return give_code(source.module())
 
 
-def with_own_tensors(module: fx.GraphModule) -> fx.GraphModule:
-    """A module of the same tensors that has each as a plain attribute.
-
-    Modules look up parameters by a function in Python, one module after the other, which takes some microseconds for
-    each tensor in a model whose products leave nothing of Python in the cache.
-    """
-    graph, new = fx.Graph(), clone(module)
-    graph.output(graph.graph_copy(module.graph, {}))
-    graph._codegen = copy.copy(module.graph._codegen)
-    for index, node in enumerate(graph.find_nodes(op="get_attr")):
-        value = attribute(module, node.target)
-        if isinstance(value, torch.Tensor):
-            node.target = f"_tensor_{index}"
-            vars(new)[node.target] = value
-    new.graph = graph
-    return new
-
-
 def _copied(entry: ModuleCallEntry) -> ModuleCallEntry:
     """A copy of an entry whose names can be changed."""
     signature = entry.signature

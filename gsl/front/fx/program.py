@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
-from gsl.errors import FrontEndError, PicklingError, WorkloadError
+from gsl.errors import FrontEndError, PicklingError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
 from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
 from gsl.front.fx.callers import is_compiled, is_for_autograd, viewed_results
@@ -35,9 +35,9 @@ from gsl.front.fx.parameters import (
     InPlaceParameterStore,
     ModuleParameterStore,
     unlifted,
-    with_own_tensors,
 )
 from gsl.front.fx.regions import regions, takes
+from gsl.front.fx.run import runnable, structured
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
@@ -402,8 +402,10 @@ class ExportProgram(FxProgram, Unchangeable):
 
     def build(self, *, backend: Any = None, **options: Any) -> Callable[..., Any]:
         """The program as a callable that takes the inputs in order; ``backend`` is one of ``torch.compile``."""
-        module = with_own_tensors(self.module) if backend is None and not options else self.module
-        return structured(compiled(module, backend, options), self._exported.call_spec.in_spec)
+        spec = self._exported.call_spec.in_spec
+        if backend is None and not options:
+            return runnable(self.module, spec)
+        return structured(compiled(self.module, backend, options), spec)
 
 
 class TracedProgram(GraphModuleProgram):
@@ -581,26 +583,3 @@ def compiled(module: torch.nn.Module, backend: Any, options: Mapping[str, Any]) 
         return module
     compiled: Callable[..., Any] = torch.compile(module, backend=backend or "inductor", **options)
     return compiled
-
-
-def structured(call: Callable[..., Any], spec: pytree.TreeSpec) -> Callable[..., Any]:
-    """A callable that takes the leaves of the arguments in order. WorkloadError where guards of an export fail."""
-
-    def flat(*leaves: Any) -> Any:
-        if len(leaves) != spec.num_leaves:
-            return call(*leaves)
-        arguments = pytree.tree_unflatten(list(leaves), spec)
-        if isinstance(arguments, tuple) and len(arguments) == 2 and isinstance(arguments[1], dict):
-            return call(*arguments[0], **arguments[1])
-        return call(*arguments)
-
-    def guarded(*leaves: Any) -> Any:
-        try:
-            return flat(*leaves)
-        except AssertionError as error:
-            if not str(error).startswith("Guard failed"):
-                raise
-            raise WorkloadError(f"the model was not exported for such inputs: {error}; give others, or export it with "
-                                "other dynamic_shapes") from error  # fmt: skip
-
-    return guarded
