@@ -177,7 +177,8 @@ def in_int8(weight: Tensor) -> Int8 | None:
 def quantised(x: Tensor, reduced: bool) -> tuple[Tensor, float, int]:
     """A tensor in eight bits without a sign, its scale and its zero."""
     found: Any = torch.quantize_per_tensor_dynamic(x, torch.quint8, reduced)
-    return found.int_repr(), found.q_scale(), found.q_zero_point()
+    values = torch.empty(0, dtype=torch.uint8).set_(found.untyped_storage(), 0, found.shape, found.stride())
+    return values, found.q_scale(), found.q_zero_point()
 
 
 def packed_linear(engine: str, weight: Tensor, bias: Tensor | None) -> tuple[Any, bool] | None:
