@@ -33,6 +33,7 @@ _linear_onednn = torch.ops.mkldnn._linear_pointwise.default
 _linear_reorder = torch.ops.mkldnn._reorder_linear_weight.default
 _conv_onednn = torch.ops.mkldnn._convolution_pointwise.default
 _conv_onednn_with_addition = torch.ops.mkldnn._convolution_pointwise.binary
+_conv_onednn_into_addend = torch.ops.mkldnn._convolution_pointwise_.binary
 _conv_reorder = torch.ops.mkldnn._reorder_convolution_weight.default
 _NOT_PACKED: Final = {"plain": 1.1, "channels last": 1.1}
 """A convolution that is not packed loses so much in a model, where neither its weight nor its code is in the cache."""
@@ -253,20 +254,22 @@ def conv_formula(
 
 def conv_kernel(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, addend: Tensor | None = None, *moves: Any,
-    activation: str = "none", precision: str = "float32",
+    activation: str = "none", precision: str = "float32", overwrites: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The formula by a packed weight, where there is one."""
+    """The formula by a packed weight, where there is one, which may overwrite the addend if it ``overwrites`` it."""
     if not (x.dim() == weight.dim() == 4 and x.numel() and is_packable(x, weight, bias)):
         return conv_formula(x, weight, bias, addend, *moves, activation=activation, precision=precision)
     window, adds, function = Window.of(*moves), addend is not None, ACTIVATIONS[activation]
     x = x.contiguous(memory_format=_LAST)
 
     def make() -> Kernel:
-        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, activation, precision)
-        ways = _conv_ways(x, weight, window, function, adds, precision)
-        return fastest(shape, _NOT_PACKED, ways, x, weight, bias, addend)
+        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, activation, precision, overwrites)
+        ways = _conv_ways(x, weight, window, function, adds, precision, overwrites)
+        own = addend.clone() if overwrites and addend is not None else addend
+        return fastest(shape, _NOT_PACKED, ways, x, weight, bias, own)
 
-    run = packed(weight, bias, (window, activation, adds, precision), make) or partial(conv_plain, function, window)
+    how = (window, activation, adds, precision, overwrites)
+    run = packed(weight, bias, how, make) or partial(conv_plain, function, window)
     return run(x, weight, bias, addend)
 
 
@@ -286,7 +289,7 @@ def finished(result: Tensor, addend: Tensor | None, activation: Activation) -> T
 
 
 def _conv_ways(
-    x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str
+    x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str, overwrites: bool
 ) -> Mapping[str, Callable[[], Kernel | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
     alive."""
@@ -298,7 +301,7 @@ def _conv_ways(
         "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest, adds),
     }
     if adds:
-        ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation)
+        ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation, overwrites)
     if precision == "bfloat16":
         ways["bfloat16"] = lambda: _followed(_conv_in_bfloat16(x.shape, weight, window, fused), rest, adds)
     if precision == "int8":
@@ -330,7 +333,9 @@ def _conv_by_onednn(
     return lambda x, weight, bias: _conv_onednn(x, own, bias, *moves, *after)
 
 
-def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Kernel | None:
+def _with_addition(
+    shape: Sequence[int], weight: Tensor, window: Window, activation: Activation, overwrites: bool
+) -> Kernel | None:
     """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
     if not torch._C._has_mkldnn:
         return None
@@ -342,8 +347,9 @@ def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activat
         if addend.shape != window.shape(x, weight) or addend.dtype != torch.float32:
             assert alone is not None
             return finished(alone(x, weight, bias), addend, activation)
-        result: Tensor = _conv_onednn_with_addition(
-            x, addend.contiguous(memory_format=_LAST), own, bias, *moves, "add", 1.0, relu, [], ""
+        addend, after = addend.contiguous(memory_format=_LAST), (own, bias, *moves, "add", 1.0, relu, [], "")
+        result: Tensor = (
+            _conv_onednn_into_addend(addend, x, *after) if overwrites else _conv_onednn_with_addition(x, addend, *after)
         )
         return result if relu else activation.in_place(result)
 
@@ -389,4 +395,5 @@ CONV2D: Final = register(
     'int[2] dilation=1, int groups=1, *, str activation="none", str precision="float32") -> Tensor',
     conv_kernel,
     conv_formula,
+    overwritable="addend",
 )

@@ -25,16 +25,22 @@ _KERNELS: Final[dict[Any, dict[int, Kernel]]] = {}
 at work."""
 
 
-def register(schema: str, kernel: Callable[..., Any], formula: Callable[..., Any]) -> Any:
+def register(
+    schema: str, kernel: Callable[..., Any], formula: Callable[..., Any], *, overwritable: str | None = None
+) -> Any:
     """The operator of a schema, whose ``kernel`` is for the CPU without gradients, and which is elsewhere a formula.
 
     The formula is written in torch's own functions; gradients, other devices and tensors without data use it. To
-    tracers and compilers the operator is one call.
+    tracers and compilers the operator is one call. The kernel may write its result into the ``overwritable`` operand,
+    if it is told so by ``overwrites=True``.
     """
     name = schema.partition("(")[0]
     _LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
     operator = getattr(torch.ops.gsl, name).default
     kernels = _KERNELS[operator] = {}
+    if overwritable is not None:
+        names = [argument.name for argument in operator._schema.arguments]
+        _OVERWRITABLE[operator] = names.index(overwritable)
 
     def autograd(keys: Any, *args: Any, **kwargs: Any) -> Any:
         if torch.is_grad_enabled() and any(isinstance(arg, torch.Tensor) and arg.requires_grad for arg in args):
@@ -56,6 +62,15 @@ def add_kernel(operator: Any, key: str, kernel: Kernel) -> None:
     _LIBRARY.impl(operator._opname, kernel, key)
     own: Any = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
     _KERNELS[operator][own.raw_repr()] = kernel
+
+
+_OVERWRITABLE: Final[dict[Any, int]] = {}
+"""The places of the operands that kernels may overwrite."""
+
+
+def overwritable(operator: Any) -> int | None:
+    """The place of the operand that the kernel of an operator may overwrite."""
+    return _OVERWRITABLE.get(operator)
 
 
 def kernel_on_cpu(operator: Any) -> Kernel | None:

@@ -137,9 +137,9 @@ def _packed(
 
 
 def _end(
-    other: Tensor | None, shape: Callable[[], Sequence[int]], taken: Set[str], memory: torch.memory_format, *,
-    activation: str = "none", other_scale: float = 1.0, other_zero: int = 0, out_scale: float | None = None,
-    out_zero: int = 0,
+    other: Tensor | None, shape: Callable[[], Sequence[int]], taken: Set[str], memory: torch.memory_format,
+    overwrites: bool, *, activation: str = "none", other_scale: float = 1.0, other_zero: int = 0,
+    out_scale: float | None = None, out_zero: int = 0,
 ) -> tuple[Any, ...] | None:  # fmt: skip
     """The arguments for what follows a product, as oneDNN takes them: the addend, the result's type, the rest.
 
@@ -155,12 +155,13 @@ def _end(
         return None
     if other.shape != tuple(shape()):  # it writes the result into the memory of the addend
         return None
-    return other.clone(memory_format=memory), result, (other_scale, other_zero, "sum", 1.0, *after)
+    place = other.contiguous(memory_format=memory) if overwrites else other.clone(memory_format=memory)
+    return place, result, (other_scale, other_zero, "sum", 1.0, *after)
 
 
 def _linear(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
-    *, scale: float, zero_point: int, **end: Any,
+    *, scale: float, zero_point: int, overwrites: bool = False, **end: Any,
 ) -> Tensor:  # fmt: skip
     def pack() -> Tensor:
         found: Tensor = torch.ops.onednn.qlinear_prepack(weight, None)
@@ -173,7 +174,7 @@ def _linear(
     own = _packed(x, weight, scales, zeros, bias, "quantised linear", pack)
     if own is None:
         return quantised_linear(x, weight, scales, zeros, bias, other, **scheme, **end)
-    parts = _end(other, lambda: (*x.shape[:-1], len(weight)), INT8_LINEAR, torch.contiguous_format, **end)
+    parts = _end(other, lambda: (*x.shape[:-1], len(weight)), INT8_LINEAR, torch.contiguous_format, overwrites, **end)
     if parts is None:
         return _finished(_linear(x, weight, scales, zeros, bias, **scheme), None, other, **end)
     added, result, after = parts
@@ -188,7 +189,7 @@ def _linear(
 def _conv2d(
     x: Tensor, weight: Tensor, scales: Tensor, zeros: Tensor, bias: Tensor | None = None, other: Tensor | None = None,
     *, scale: float, zero_point: int, stride: list[int], padding: list[int], dilation: list[int], groups: int,
-    **end: Any,
+    overwrites: bool = False, **end: Any,
 ) -> Tensor:  # fmt: skip
     window = (tuple(stride), tuple(padding), tuple(dilation), groups)
 
@@ -204,7 +205,7 @@ def _conv2d(
     own = _packed(x, weight, scales, zeros, bias, key, pack) if x.dim() == 4 else None
     if own is None:
         return _conv2d_formula(x, weight, scales, zeros, bias, other, **how, **end)
-    parts = _end(other, lambda: Window.of(*window).shape(x, weight), INT8_CONV, _LAST, **end)
+    parts = _end(other, lambda: Window.of(*window).shape(x, weight), INT8_CONV, _LAST, overwrites, **end)
     if parts is None:
         product = _conv2d(x, weight, scales, zeros, bias, **how)
         return _finished(product, None, other, **end).contiguous(memory_format=_LAST)
@@ -276,8 +277,9 @@ def _registered_layer(name: str, attributes: str, kernel: Kernel, formula: Kerne
     numbers = f"{_OPERANDS}{_LAST_OPERANDS}float scale, int zero_point, "
     tensors = f"{_OPERANDS}{_TENSORS}, {_LAST_OPERANDS}"
     by_values, by_tensors = _data_of_tensors(kernel, _number), _data_of_tensors(formula, _without_axes)
-    made = register(f"{name}({numbers}{attributes}{_END}", kernel, formula)
-    return made, register(f"{name}_dynamic({tensors}{attributes}{_END}", by_values, by_tensors)
+    made = register(f"{name}({numbers}{attributes}{_END}", kernel, formula, overwritable="other")
+    dynamic = f"{name}_dynamic({tensors}{attributes}{_END}"
+    return made, register(dynamic, by_values, by_tensors, overwritable="other")
 
 
 QUANTISED, QUANTISED_DYNAMIC = _registered("quantised", _quantised, quantised)

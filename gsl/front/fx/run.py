@@ -75,22 +75,35 @@ def _with_own_tensors(module: fx.GraphModule) -> fx.GraphModule:
 def _with_direct_calls(module: fx.GraphModule) -> fx.GraphModule | None:
     """A module that calls kernels for the CPU past torch's dispatcher, which takes 5 to 20 microseconds a call.
 
-    It is for inputs with which the dispatcher would come to the kernels, too. ``None`` for one without such calls.
+    It is for inputs with which the dispatcher would come to the kernels, too. An operand that a kernel made may be
+    overwritten by the last call that reads it, if all others are of kernels: their results are no views of it. ``None``
+    for a module without such calls.
     """
-    graph, found = _copied(module.graph), False
-    for node in graph.nodes:
-        if isinstance(node.target, OpOverload) and node.target.namespace == "gsl" and _is_on_cpu(node):
-            from gsl.kernels.operator import kernel_on_cpu
-
-            kernel = kernel_on_cpu(node.target)
-            if kernel is not None:
-                node.args, node.kwargs = _as_dispatched(node)
-                node.target, found = kernel, True
-    if not found:
+    graph = _copied(module.graph)
+    calls = [node for node in graph.nodes if _is_kernel_call(node) and _is_on_cpu(node)]
+    if not calls:
         return None
+    from gsl.kernels.operator import kernel_on_cpu, overwritable
+
+    order, made = {node: number for number, node in enumerate(graph.nodes)}, set(calls)
+    for node in calls:
+        args, kwargs = _as_dispatched(node)
+        place = overwritable(node.target)
+        operand = None if place is None else args[place]
+        if isinstance(operand, fx.Node) and args.count(operand) == 1 and made >= {operand, *operand.users}:
+            kwargs["overwrites"] = node is max(operand.users, key=order.__getitem__)
+        node.args, node.kwargs, node.target = args, kwargs, kernel_on_cpu(node.target)
     new = clone(module)
     new.graph = graph
     return new
+
+
+def _is_kernel_call(node: fx.Node) -> bool:
+    if not isinstance(node.target, OpOverload) or node.target.namespace != "gsl":
+        return False
+    from gsl.kernels.operator import kernel_on_cpu
+
+    return kernel_on_cpu(node.target) is not None
 
 
 def _is_on_cpu(node: fx.Node) -> bool:

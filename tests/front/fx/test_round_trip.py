@@ -17,14 +17,13 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import Graph as NativeGraph
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gsl import Workload, front
 from gsl.errors import FrontEndError, PicklingError
 from gsl.front import fx
 from gsl.front.base import Program
 from gsl.graph import INPUT, PARAM, Effect, Graph, TensorType, TupleType, op_name
-from gsl.rules import CPU, RULES
+from gsl.rules import RULES
 from tests.helpers.compiled import Recorder
 from tests.helpers.nets import OfOne
 
@@ -450,60 +449,6 @@ def test_build_with_a_back_end() -> None:
     value = torch.randn(2, 6, 8)
     torch._dynamo.reset()
     torch.testing.assert_close(program.build(backend="eager")(value), program.build()(value))
-
-
-def test_what_is_built_finds_tensors_without_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are those of the program: changes of weights are seen, and those that it makes to buffers."""
-    program = exported(nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).train(), IMAGE)
-    call, names, look_up = program.build(), set(), nn.Module.__getattr__
-
-    def noted(module: nn.Module, name: str) -> Any:
-        names.add(name)
-        return look_up(module, name)
-
-    monkeypatch.setattr(nn.Module, "__getattr__", noted)
-    with torch.no_grad():
-        call(IMAGE)
-        assert not names & {"0", "1", "weight", "running_mean"}
-        assert program.params["1.num_batches_tracked"] == 1
-        program.params["1.weight"].zero_()
-        assert torch.equal(call(IMAGE), torch.zeros(2, 4, 6, 6))
-    program.module(IMAGE)
-    assert names & {"0", "1"}
-
-
-def test_what_is_built_calls_kernels_itself_where_nothing_sees_the_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    from gsl.kernels import operator
-
-    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 8)).eval()
-    program = CPU(Workload.from_torch(model, (IMAGE,)), iterative=True).program
-    direct, seen = [], []
-
-    def noting(name: Any) -> Any:
-        kernel = kernel_of(name)
-        return lambda *args, **kwargs: (direct.append(str(name)), kernel(*args, **kwargs))[1]
-
-    class Calls(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            seen.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    kernel_of = operator.kernel_on_cpu
-    monkeypatch.setattr(operator, "kernel_on_cpu", noting)
-    call, kernels = program.build(), ["gsl.conv2d.default", "gsl.linear.default"]
-    with torch.no_grad():
-        expected = model(IMAGE)
-        torch.testing.assert_close(call(IMAGE), expected)
-        assert direct == kernels
-        with Calls():
-            torch.testing.assert_close(call(IMAGE), expected)
-        assert set(kernels) < set(seen)
-        torch.testing.assert_close(torch.compile(call, backend="eager")(IMAGE), expected)
-        torch.testing.assert_close(torch.func.vmap(lambda x: call(IMAGE + x))(torch.zeros(2)), expected.expand(2, 2, 8))
-    x = IMAGE.clone().requires_grad_()
-    gradients = [torch.autograd.grad(forward(x).square().sum(), x)[0] for forward in (model, call)]
-    torch.testing.assert_close(*gradients)
-    assert direct == kernels
 
 
 # ---------------------------------------------------------------- copies and pickles of workloads
