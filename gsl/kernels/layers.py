@@ -263,19 +263,18 @@ def conv_kernel(
     x = x.contiguous(memory_format=_LAST)
 
     def make() -> Kernel:
-        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, activation, precision, overwrites)
-        ways = _conv_ways(x, weight, window, function, adds, precision, overwrites)
-        own = addend.clone() if overwrites and addend is not None else addend
-        return fastest(shape, _NOT_PACKED, ways, x, weight, bias, own)
+        shape = ("conv2d", x.shape, weight.shape, bias is None, adds, window, activation, precision)
+        ways = _conv_ways(x, weight, window, function, adds, precision)
+        return fastest(shape, _NOT_PACKED, ways, x, weight, bias, addend)
 
-    how = (window, activation, adds, precision, overwrites)
-    run = packed(weight, bias, how, make) or partial(conv_plain, function, window)
-    return run(x, weight, bias, addend)
+    run = packed(weight, bias, (window, activation, adds, precision), make) or partial(conv_plain, function, window)
+    return run(x, weight, bias, addend, overwrites)
 
 
 def conv_plain(
-    activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None
-) -> Tensor:
+    activation: Activation, window: Window, x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor | None,
+    *_: Any,
+) -> Tensor:  # fmt: skip
     w = window
     return finished(F.conv2d(x, weight, bias, w.stride, w.padding, w.dilation, w.groups), addend, activation)
 
@@ -289,10 +288,10 @@ def finished(result: Tensor, addend: Tensor | None, activation: Activation) -> T
 
 
 def _conv_ways(
-    x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str, overwrites: bool
+    x: Tensor, weight: Tensor, window: Window, activation: Activation, adds: bool, precision: str
 ) -> Mapping[str, Callable[[], Kernel | None]]:
     """The ways to compute a convolution. A run holds its packed weight, but not the weight itself: that would keep it
-    alive."""
+    alive. It is told whether it may overwrite the addend, which only a kernel that adds can make use of."""
     none = ACTIVATIONS["none"]
     fused, rest = (none, activation) if adds else (activation, none)
     ways: dict[str, Callable[[], Kernel | None]] = {
@@ -301,7 +300,7 @@ def _conv_ways(
         "onednn": lambda: _followed(_conv_by_onednn(x.shape, weight, window, fused), rest, adds),
     }
     if adds:
-        ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation, overwrites)
+        ways["onednn with addition"] = lambda: _with_addition(x.shape, weight, window, activation)
     if precision == "bfloat16":
         ways["bfloat16"] = lambda: _followed(_conv_in_bfloat16(x.shape, weight, window, fused), rest, adds)
     if precision == "int8":
@@ -315,13 +314,13 @@ def _followed(run: Kernel | None, activation: Activation, adds: bool) -> Kernel 
     if run is None:
         return None
     if not adds and activation is ACTIVATIONS["none"]:
-        return lambda x, weight, bias, addend: run(x, weight, bias).contiguous(memory_format=_LAST)
-    return lambda x, weight, bias, addend: finished(run(x, weight, bias), addend, activation)
+        return lambda x, weight, bias, *_: run(x, weight, bias).contiguous(memory_format=_LAST)
+    return lambda x, weight, bias, addend, *_: finished(run(x, weight, bias), addend, activation)
 
 
 def _by_channels_last(weight: Tensor, window: Window, activation: Activation) -> Kernel:
     own = weight.detach().clone(memory_format=_LAST)
-    return lambda x, weight, bias, addend: conv_plain(activation, window, x, own, bias, addend)
+    return lambda x, weight, bias, addend, *_: conv_plain(activation, window, x, own, bias, addend)
 
 
 def _conv_by_onednn(
@@ -333,9 +332,7 @@ def _conv_by_onednn(
     return lambda x, weight, bias: _conv_onednn(x, own, bias, *moves, *after)
 
 
-def _with_addition(
-    shape: Sequence[int], weight: Tensor, window: Window, activation: Activation, overwrites: bool
-) -> Kernel | None:
+def _with_addition(shape: Sequence[int], weight: Tensor, window: Window, activation: Activation) -> Kernel | None:
     """By a kernel that adds a tensor of the shape of its result, and knows no activation but relu."""
     if not torch._C._has_mkldnn:
         return None
@@ -343,7 +340,7 @@ def _with_addition(
     own = _conv_reorder(weight, *moves, list(shape))
     alone = _conv_by_onednn(shape, weight, window, ACTIVATIONS["none"])
 
-    def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor) -> Tensor:
+    def run(x: Tensor, weight: Tensor, bias: Tensor | None, addend: Tensor, overwrites: bool = False) -> Tensor:
         if addend.shape != window.shape(x, weight) or addend.dtype != torch.float32:
             assert alone is not None
             return finished(alone(x, weight, bias), addend, activation)
