@@ -319,6 +319,13 @@ def variance_of_one() -> Subst:
     return Subst(spread, spread.like(x), where=[spread.unbiased, x.shape[1] == 1, spread.axis == (1,)])
 
 
+def softmax_of_what_is_infinite() -> Subst:
+    """The logarithm of 0 is no number once it is taken from itself."""
+    log = op.Log(pat.Wildcard(dtype="float32"))
+    weights = op.Softmax(log)
+    return Subst(weights, weights.like(log + (log - log)))
+
+
 def over(function: Callable[..., pat.Call], x: Any, axis: tuple[int, ...], *, keepdims: bool = False) -> pat.Call:
     """A reduction over axes."""
     return function(x, axis=axis, keepdims=keepdims, exclude=False)
@@ -346,7 +353,7 @@ def least_below_the_mean() -> Subst:
         partial(cast_twice, "float64", "float32", "int64"),  # next to 1
         indices_from_the_end, leaky_maximum, clipped_integers, padded_twice, clipped_twice, counted_backwards,
         few_diagonals, main_diagonal, mask_of_other_places, sign_of_a_zero, quotient_of_zeros, variance_of_one,
-        spread_of_positive_numbers, least_below_the_mean,
+        spread_of_positive_numbers, least_below_the_mean, softmax_of_what_is_infinite,
     ],
 )  # fmt: skip
 def test_a_mistake_on_few_numbers_is_found(make: Callable[[], Subst]) -> None:
@@ -386,10 +393,17 @@ def first_of_a_vector() -> Subst:
     return Subst(first, first.like(op.Abs(x), axes=(-1,)))
 
 
+def reshape_of_a_sum() -> Subst:
+    """Wrong where the sizes change places, and the second operand fits both shapes."""
+    x, y = pat.Wildcard(), pat.Wildcard()
+    reshaped = op.Reshape(x + y)
+    return Subst(reshaped, reshaped.like(x) + y)
+
+
 @pytest.mark.sweep(2)
 @pytest.mark.parametrize("make", [
     matrix_beside_an_expansion, total_beside_a_transpose, row_beside_columns, sum_before_a_product, first_of_a_vector,
-    attention_of,
+    attention_of, reshape_of_a_sum,
 ])  # fmt: skip
 def test_a_mistake_in_few_shapes_or_dtypes_is_found(make: Callable[[], Subst]) -> None:
     for seed in (3, 4, 7):

@@ -184,8 +184,8 @@ def _quotient_errors(
     dividend, divisor = (_double(x).abs() for x in values)
     # What is not a number has no error by that of the divisor.
     spread = errors[0] + (result.abs() * errors[1]).nan_to_num(0.0, torch.inf)
-    # A number divided by 0 is infinite, unless it may be 0 itself.
-    certain = (errors[1] == 0) & ((errors[0] == 0) | (dividend > errors[0]))
+    # A number divided by 0 is infinite, unless it may be 0 itself; one divided by none is none.
+    certain = divisor.isnan() | (errors[1] == 0) & ((errors[0] == 0) | (dividend > errors[0]))
     by_zero = torch.where(certain, 0.0, torch.inf)
     return torch.where(divisor > errors[1], spread / (divisor - errors[1]), by_zero)
 

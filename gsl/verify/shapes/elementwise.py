@@ -73,7 +73,7 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         if (not missing and s.may_be_number(operand)) or common is None or s.is_bound(operand):
             s.solve(operand, Goal(None, wanted))
         else:
-            smaller = variant(s, common, goal.rank is None, "smaller" if is_drawn else None)
+            smaller = variant(s, common, goal.rank is None, ("smaller", goal.rank is None))
             if len(smaller) < (low := s.low_rank(operand)):
                 smaller = (*[1] * (low - len(common)), *common)
             s.solve(operand, Goal(_with(smaller, common, missing) if missing else smaller, wanted))

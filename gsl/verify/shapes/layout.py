@@ -210,16 +210,19 @@ def _refactored(s: Solver, shape: Sequence[int], goal: Goal, low: int = 0) -> tu
     """A shape with as many elements as another one, from the prime factors of what sizes that are wanted leave; of a
     rank that is wanted, or no lower than ``low``.
 
-    Where it is to have one axis more, or less, often one axis is split, or two of them are merged.
+    Often it has one axis more, or less: one axis is split, or two of them are merged.
     """
-    near = 0 if goal.rank is None or goal.shape is not None else goal.rank - len(shape)
-    if near in (1, -1) and len(shape) >= 2 - near and s.choices.index(2):
+    near = 0
+    if goal.shape is None:
+        near = s.choices.index(3, "near") - 1 if goal.rank is None else goal.rank - len(shape)
+    if near in (1, -1) and len(shape) >= max(2 - near, low - near) and s.choices.index(2):
         axis = s.choices.index(len(shape) - (near < 0))
         if near < 0:
             return (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
         part = pick(s.choices, [n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0])
         return (*shape[:axis], part, shape[axis] // part, *shape[axis + 1 :])
-    wanted = goal.sizes(pick(s.choices, [r for r in (1, 2, 3, 4) if r >= low]) if goal.rank is None else goal.rank)
+    ranks = [rank for rank in (1, 2, 3, 4) if rank >= low]
+    wanted = goal.sizes(pick(s.choices, ranks, ("reshaped", *ranks)) if goal.rank is None else goal.rank)
     places = [axis for axis, size in enumerate(wanted) if size is None]
     sizes = [1 if size is None else size for size in wanted]
     known = prod(sizes)
@@ -234,7 +237,7 @@ def _refactored(s: Solver, shape: Sequence[int], goal: Goal, low: int = 0) -> tu
     if count > 1:
         factors.append(count)
     for factor in factors:
-        sizes[places[s.choices.index(len(places))]] *= factor
+        sizes[places[s.choices.index(len(places), ("factor", len(places)))]] *= factor
     return tuple(sizes)
 
 
