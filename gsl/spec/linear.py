@@ -139,7 +139,7 @@ OPS: tuple[OpSpec, ...] = (
         {
             "scale": AttrSpec(None, n.optional(n.real), candidates=(None, 0.5)),
             "is_causal": n.switch(False),
-            "enable_gqa": AttrSpec(False, n.flag),
+            "enable_gqa": n.switch(False),
         },
         optional=1,
         aliases=("scaled_dot_product_attention",),

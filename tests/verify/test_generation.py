@@ -74,6 +74,13 @@ def test_each_operand_may_be_broadcast(make: Callable[[Any, Any], pat.Pattern], 
     assert found >= {True, False, (True,), (False,)} | both
 
 
+@pytest.mark.parametrize("ndim", [0, 1])
+def test_a_tensor_beside_one_of_a_rank_may_have_more_axes(ndim: int) -> None:
+    x, y = pat.Wildcard(), pat.Wildcard()
+    found = instances(Subst(x + y, y + x, where=y.ndim == ndim), 120)
+    assert {node.ndim for graph in found for node in graph.nodes} >= set(range(ndim, ndim + 4))
+
+
 def test_one_leaf_alone_has_another_dtype() -> None:
     """Each leaf is, now and then, of a dtype that no other one has; what is demanded is kept."""
     x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard(dtype="float32")
@@ -109,12 +116,22 @@ def test_evidence_names_the_dtypes_that_a_leaf_did_not_have_alone() -> None:
     assert f"not generated: {leaf} with a dtype of its own: {', '.join(undrawn)}" in str(verdict)
 
 
+FIXED = {"exclude", "out_dtype", "lhs_end", "rhs_end"}
+"""Attributes that are the same in all instances: ``exclude`` is false in canonical form, the others the default."""
+FIXED_OF = {"cumsum": {"dtype"}, "nn.attention": {"is_causal"}} | {f"nn.avg_pool{n}d": {"dilation"} for n in (1, 2, 3)}
+"""Those of some operators: attention with a mask is not causal."""
+
+
 @pytest.mark.sweep(4)
 @pytest.mark.parametrize("name", TABLE)
-def test_every_operator_has_instances(name: str) -> None:
+def test_every_operator_has_instances_with_different_attributes(name: str) -> None:
     whole = call(name)
-    rule = Subst(whole[0] if TABLE[name].fields else whole, same)
-    assert len(instances(rule)) >= TRIED // 2
+    found = instances(Subst(whole[0] if TABLE[name].fields else whole, same))
+    assert len(found) >= TRIED // 2
+    values = {each: {next(node for node in graph.nodes if node.op == name).attrs[each] for graph in found}
+              for each in TABLE[name].attrs}  # fmt: skip
+    alike = {each for each, tried in values.items() if len(tried) == 1}
+    assert alike == values.keys() & (FIXED | FIXED_OF.get(name, set()))
 
 
 @pytest.mark.sweep(4)

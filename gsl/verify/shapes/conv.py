@@ -114,6 +114,24 @@ def known(s: Solver, draft: NodeDraft, layout: str) -> Sizes:
     return by_letter(goal.sizes(len(layout)), layout)
 
 
+def layout_of(s: Solver, draft: NodeDraft, name: str, plain: str, *others: str) -> str:
+    """A layout: mostly the plain one, where that is allowed."""
+    if s.choices.index(4, ("layout", name)) == 3:
+        return str(s.attr(draft, name, (*others, plain)))
+    try:
+        return str(s.attr(draft, name, (plain,)))
+    except Dead:
+        return str(s.attr(draft, name, others))
+
+
+def data_layouts(s: Solver, draft: NodeDraft, name: str, plain: str, channels_last: str) -> str:
+    """The layout of the data. That of the result is decided, too."""
+    layout = layout_of(s, draft, name, plain, channels_last)
+    if layout_of(s, draft, "out_layout", "", plain, channels_last) == layout:
+        draft.attrs["out_layout"] = ""
+    return layout
+
+
 class ConvolutionDraft:
     """A convolution in the making: what is decided of its sizes, by the letters of its axes.
 
@@ -162,22 +180,10 @@ class ConvolutionDraft:
         kernel, others = "OI" + self.letters, ["O" + self.letters + "I", self.letters + "IO"]
         if self.transposed:
             kernel, others = "IO" + self.letters, [kernel]
-        layout = self._layout("data_layout", data, channels_last)
-        order = self._layout("kernel_layout", kernel, *others)
-        result = self._layout("out_layout", "", data, channels_last)
+        layout = data_layouts(self.s, self.draft, "data_layout", data, channels_last)
+        order = layout_of(self.s, self.draft, "kernel_layout", kernel, *others)
         self.s.attr(self.draft, "out_dtype")
-        if result == layout:
-            self.draft.attrs["out_layout"] = ""
         return layout, order
-
-    def _layout(self, name: str, plain: str, *others: str) -> str:
-        """A layout: mostly the plain one, where that is allowed."""
-        if self.s.choices.index(4, ("layout", name)) == 3:
-            return str(self.s.attr(self.draft, name, (*others, plain)))
-        try:
-            return str(self.s.attr(self.draft, name, (plain,)))
-        except Dead:
-            return str(self.s.attr(self.draft, name, others))
 
     def _windows(self, kernel: Sequence[int], **attrs: Any) -> list[AxisWindow]:
         """The windows of a kernel, by the attributes that are decided and by others."""
@@ -377,10 +383,8 @@ RULES.update(dict.fromkeys(("packed.conv2d", "packed.conv2d_add"), packed_conv2d
 
 def _data(s: Solver, draft: NodeDraft, goal: Goal, count: int) -> tuple[Sizes, str]:
     """The wanted sizes of the result, by letter, and the layout."""
-    plain = "NC" + spatial(count)
-    layout = s.attr(draft, "layout", ("N" + spatial(count) + "C", plain) if s.choices.rare() else (plain,))
-    s.attr(draft, "out_layout")
-    return by_letter(goal.sizes(count + 2), layout), layout
+    layout = data_layouts(s, draft, "layout", "NC" + spatial(count), "N" + spatial(count) + "C")
+    return by_letter(goal.sizes(count + 2), draft.attrs["out_layout"] or layout), layout
 
 
 def pooling(count: int) -> ShapeRule:
@@ -394,7 +398,7 @@ def pooling(count: int) -> ShapeRule:
         s.attr(draft, "strides", per_axis((1, 2, 3), count))
         average = "avg" in str(draft.op)
         s.attr(draft, "dilation", [(1,) * count] if average else per_axis((1, 2), count))
-        s.attr(draft, "ceil_mode", None if s.choices.rare() else (False,))
+        s.attr(draft, "ceil_mode")
         if average:
             s.attr(draft, "count_include_pad")
         s.attr(draft, "padding", paddings(count, 1))

@@ -12,7 +12,7 @@ from gsl.spec import TABLE, Trait
 from gsl.verify.choices import Dead
 from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.kinds import NATIVE, PREDICATES
-from gsl.verify.solve import DTYPES, ShapeRule, Solver
+from gsl.verify.solve import DTYPES, MOST_RANK, ShapeRule, Solver
 from gsl.walk import postorder
 
 _ANY_NUMBER = frozenset(
@@ -62,7 +62,7 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     for number, operand in enumerate(order):
         known = [other for other in draft.operands if other is not None and other.solved and not _is_number(other)]
         shape = broadcast_shape([other.dims for other in known])
-        common = sizes_of_result(goal, shape) if known or goal.rank is not None else None
+        common = sizes_of_result(goal, shape) if shape or goal.rank is not None else None
         if operand is condition:
             wanted: str | None = "bool"
         else:
@@ -118,8 +118,11 @@ def variant(
 ) -> tuple[int | None, ...]:
     """A shape that broadcasts against another one: mostly the same, each way as often as others with a label."""
     kind = s.choices.index(6 if may_grow else 4, label)
+    if kind == 5:
+        more = min(1 + s.choices.index(3, "more"), MOST_RANK - 1 - len(common))
+        return (*(s.choices.size() for _ in range(more)), *common)
     if kind == 0 or not common:
-        return (s.choices.size(), *common) if kind == 5 else common
+        return common
     axis = s.choices.index(len(common))
     match kind:
         case 1:
@@ -130,8 +133,6 @@ def variant(
             return tuple([size if i == axis else 1 for i, size in enumerate(common)])
         case 4:
             return tuple([s.choices.size() if size == 1 else size for size in common])
-        case 5 if len(common) < 5:
-            return (s.choices.size(), *common)
     return common
 
 
