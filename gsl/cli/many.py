@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from collections import Counter, deque
@@ -15,7 +16,7 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from gsl.cli import files, models
 from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure, process_class
@@ -136,13 +137,25 @@ def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Ite
     finally:  # no daemons, for these could not start the process that tries a file of TVM
         for process, _ in running.values():
             process.terminate()
+        for process, _ in running.values():
+            process.join()
 
 
 def _send(there: Connection, work: _Task, task: argparse.Namespace, jobs: int) -> None:
-    """The work of a process: it sends the result of one model."""
+    """The work of a process: it sends the result of one model.
+
+    An interrupt (Ctrl-C) comes to the process that started it, too, which terminates this one: then what is
+    half-written is taken away.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _terminated)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     there.send(_attempt(work, task))
+
+
+def _terminated(number: int, frame: object) -> NoReturn:
+    sys.exit(int(Exit.INTERRUPTED))
 
 
 def _received(here: Connection, process: BaseProcess, model: Path) -> Result:

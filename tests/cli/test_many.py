@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,6 +97,23 @@ def test_a_process_that_dies_fails_alone(zoo: Path, gsl: Run, monkeypatch: pytes
     assert (code, out.splitlines()[-1]) == (3, "3 models: 2 written, 1 failed")
     assert "error: its process ended with status -9" in out
     assert files(Path("new")) == ["a.pt2", "b.pt2"]
+
+
+def test_an_interrupt_leaves_nothing_half_written(zoo: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes to all processes, as Ctrl-C does."""
+
+    def interrupted(workload: Workload, path: Path, with_values: bool) -> list[Path]:
+        path.write_bytes(b"half")
+        if path.name == "a.pt2":
+            for process in (os.getpid(), os.getppid()):
+                os.kill(process, signal.SIGINT)
+        time.sleep(60)
+        return [path]
+
+    (zoo / "broken.pt2").unlink()
+    monkeypatch.setitem(models.FORMATS, ".pt2", replace(models.FORMATS[".pt2"], write=interrupted))
+    assert gsl("apply", "mine.py:swish", "zoo", "-o", "new", "--jobs", "2") == (130, "", "gsl: interrupted\n")
+    assert files(Path("new")) == []
 
 
 @pytest.mark.parametrize(
