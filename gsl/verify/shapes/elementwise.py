@@ -3,7 +3,7 @@ of another one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -114,9 +114,9 @@ def _is_number(draft: NodeDraft) -> bool:
 
 
 def variant(
-    s: Solver, common: tuple[int | None, ...], may_grow: bool, label: str | None = None
+    s: Solver, common: tuple[int | None, ...], may_grow: bool, label: Hashable
 ) -> tuple[int | None, ...]:
-    """A shape that broadcasts against another one: mostly the same, each way as often as others with a label."""
+    """A shape that broadcasts against another one: the same, or another one in some way, each as often as others."""
     kind = s.choices.index(6 if may_grow else 4, label)
     if kind == 5:
         more = min(1 + s.choices.index(3, "more"), MOST_RANK - 1 - len(common))
