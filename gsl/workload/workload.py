@@ -469,7 +469,8 @@ class Workload:
         run time only.
         """
         graph = self.graph.copy()
-        return self.replace(graph) if fold_program(graph, self._program.evaluate, params=params) else self
+        is_folded = fold_program(graph, self._program.evaluate, params=params)
+        return self.replace(graph, trace=self._trace) if is_folded else self
 
     def op_counts(self) -> Counter[str]:
         """The number of calls of each operator, the most frequent first."""

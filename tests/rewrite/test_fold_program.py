@@ -55,6 +55,15 @@ def test_masks_and_roots(way: str) -> None:
     assert str(old) == str(workload(causal, way))
 
 
+def test_a_value_is_named_as_no_attribute_of_a_module() -> None:
+    """The call is named ``to``, as a method of every module, on which its value becomes an attribute."""
+    old = workload(lambda self, x: x * torch.arange(4).to(torch.float32))
+    assert "to" in [node.name for node in old.graph.nodes]
+    new = old.fold()
+    assert new.op_counts() == {"multiply": 1}
+    old.compare(new).check()
+
+
 def test_weights_only_where_that_is_asked_for() -> None:
     old = workload(lambda self, x: x @ (self.w.t() * self.table))
     assert old.fold() is old

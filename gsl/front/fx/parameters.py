@@ -278,7 +278,8 @@ class ExportedParameterStore:
             kind = InputKind.PARAMETER if isinstance(value, torch.nn.Parameter) else InputKind.BUFFER
         else:
             kind = InputKind.CONSTANT_TENSOR
-        target = unique(node.name or "weight", lambda name: name in self.state or name in self.constants)
+        wanted = node.name or "weight" if node.op == PARAM else f"{LITERAL_PREFIX}{node.name}"
+        target = unique(wanted, lambda name: name in self.state or name in self.constants)
         (self.constants if kind is InputKind.CONSTANT_TENSOR else self.state)[target] = value
         new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.builder.graph)
         writer.fakes.set(new, *writer.fakes.of_tensor(tensor))

@@ -386,7 +386,7 @@ def test_constants(way: str) -> None:
     with torch.no_grad():
         head = program.build()(IMAGE)
     assert any(node.args[1:] == (2.5,) for node in stored.native.graph.nodes)
-    name = "scale" if way in ("exported", "decomposed") else "_tensor_constant_scale"
+    name = "_tensor_constant_scale"
     assert stored.params[name] is scale.attrs["value"]
     assert [node.op for node in stored.load().nodes if node.name == name] == ["const"]
     assert head[0].shape == stored.build()(IMAGE)[0].shape
