@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +23,7 @@ from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, checked, nearest, require
+from gsl.front.base import Stepped
 from gsl.graph.text import text
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -165,6 +166,8 @@ class _Optimization:
     tolerance: float | None
     threads: int
     store: Store
+    folded: dict[Candidate, Workload] = field(default_factory=dict)
+    """The whole programs of those that were asked for."""
 
     def done(self, start: float) -> Optimized:
         """The result and its report."""
@@ -180,13 +183,25 @@ class _Optimization:
                 found = found.with_best(end.best, end.instead)
         if known is None or (end.taken and known.after is None):
             self._keep(found, end)
-        best = found.best
+        new = self._whole(found.best)
+        with self._measuring_for(0.0):
+            costs = found.best.costs if new is found.best.workload else space.costs(new)
         report = OptimizeReport(
             self.workload.name, end.taken, end.reason, self.search.name, found.trials,
-            space.original.costs, best.costs, end.before, end.after, end.error, self.tolerance, self.threads,
+            space.original.costs, costs, end.before, end.after, end.error, self.tolerance, self.threads,
             time.perf_counter() - start, known is not None,
         )  # fmt: skip
-        return Optimized(best.workload if end.taken else self.workload, report)
+        return Optimized(new if end.taken else self.workload, report)
+
+    def _whole(self, candidate: Candidate) -> Workload:
+        """The program of a candidate as it runs: what depends on literals only is computed ahead, unless what runs
+        programs does that itself."""
+        program = candidate.workload.program
+        if not isinstance(program, Stepped) or program.fuses:
+            return candidate.workload
+        if candidate not in self.folded:
+            self.folded[candidate] = candidate.workload.fold()
+        return self.folded[candidate]
 
     @property
     def _captures(self) -> bool:
@@ -310,9 +325,9 @@ class _Optimization:
 
         If it was the faster one in an earlier run, it is not timed again, and not compared again on the same values.
         """
-        finalists = [each for each in finalists if each.workload is not self.workload] or finalists[:1]
+        finalists = [each for each in finalists if self._whole(each) is not self.workload] or finalists[:1]
         best = finalists[0]
-        if best.workload is self.workload:
+        if self._whole(best) is self.workload:
             return _End(best, False, "no rule pays here, so the program is what it was")
         instead, how = "", " in a CUDA graph" if self._captures else ""
         if known is not None and known.before is not None and known.after is not None:
@@ -346,7 +361,7 @@ class _Optimization:
         running, failure = [], ""
         for each in programs:
             try:
-                each.workload.isolated(self.inputs.of(each.workload), 0)
+                self._whole(each).isolated(self.inputs.of(each.workload), 0)
                 running.append(each)
             except Exception as error:
                 failure = f"the new program can't be run: {type(error).__name__}: {error}"
@@ -364,13 +379,13 @@ class _Optimization:
             seconds /= 2
             finalists = self._by_time(finalists, seconds)
         found = self._first_right(finalists)
-        programs = [self.workload, found[0].program.workload]
+        programs = [self.workload, self._whole(found[0].program)]
         before, after = in_turns(programs, self.inputs, seconds, self._captures)
         return before, after, *found
 
     def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
         """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
-        programs = [self.workload, *[each.workload for each in finalists]]
+        programs = [self.workload, *map(self._whole, finalists)]
         _, *times = in_turns(programs, self.inputs, seconds, self._captures)
         order = sorted(zip(times, finalists), key=lambda each: each[0].median)
         if not is_faster(order[0][0], times[0]):
@@ -384,7 +399,7 @@ class _Optimization:
         return next((other for other in others if not other.reason), first), first.reason
 
     def _compared(self, program: Candidate) -> _Compared:
-        new, inputs = program.workload, self.calibration or [self.inputs]
+        new, inputs = self._whole(program), self.calibration or [self.inputs]
         tolerance = _allowed(_used(program), self.tolerance)
         if tolerance is not None:
             wrong = error(new, inputs, warm=True)
