@@ -133,6 +133,13 @@ SPELLINGS: dict[str, Function] = {
     "heads in the batch": bloom,
     "dropout": lambda q, k, v, m: F.dropout((q @ k.mT + m).softmax(-1), 0.1, training=False) @ v,
     "grouped queries": grouped,
+    "channels first": lambda q, k, v, m: v.mT @ ((q.mT * 0.3).mT @ k.mT + m).softmax(-1).mT,
+    "einsum with channels first": lambda q, k, v, m: torch.einsum(
+        "bhts,bhcs->bhct", torch.einsum("bhct,bhcs->bhts", q.mT * 0.5, k.mT * 0.5).softmax(-1), v.mT
+    ),
+    "heads in the batch, channels first": lambda q, k, v, m: (
+        folded(v).mT @ folded((q @ k.mT + m).softmax(-1)).mT
+    ).view(B, H, D, N),
     "one head of keys": lambda q, k, v, m: (q @ k[:, :1].mT + m).softmax(-1) @ v[:, :1],
     "einsum": lambda q, k, v, m: torch.einsum(
         "bhqk,bhkd->bqhd", (torch.einsum("bhqd,bhkd->bhqk", q, k) + m).softmax(-1), v
@@ -158,7 +165,8 @@ def exported(function: Function, *tensors: torch.Tensor) -> Any:
     return torch.export.export(Of(function), tensors)
 
 
-DECOMPOSED = ("masked_fill in place", "windows", "heads in the batch", "grouped queries", "sequence first", "clamped")
+DECOMPOSED = ("masked_fill in place", "windows", "heads in the batch", "grouped queries", "sequence first", "clamped",
+              "channels first")
 """The spellings that are also looked for in decomposed exports."""
 CASES = [*((name, "exported") for name in SPELLINGS), *((name, "decomposed") for name in DECOMPOSED)]
 

@@ -204,6 +204,35 @@ def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
     )
 
 
+@dataclass(frozen=True)
+class Values:
+    """Values, and their product with the weights: from the right, or turned from the left, as of images whose channels
+    come first."""
+
+    product: pat.Alt
+    pattern: pat.Pattern
+    """The values with a row for each place, as a target."""
+    lead: attr.Expr
+    ndim: attr.Expr
+    rows: attr.Expr
+    """The last two sizes of the product with a row for each query."""
+
+    @classmethod
+    def by(cls, weights: pat.Pattern) -> Values:
+        """Values that these weights multiply."""
+        v, u = pat.Wildcard(), pat.Wildcard()
+        product = pat.Alt(op.Matmul(weights, v), op.Matmul(u, turned(weights)))
+
+        def either(of: Callable[[pat.Pattern], attr.Expr]) -> attr.Expr:
+            return attr.Match(product, [of(v), of(u)])
+
+        n = product.ndim
+        rows = attr.Match(product, [product.shape[-2:], attr.Tuple(product.shape[n - 1], product.shape[n - 2])])
+        return cls(
+            product, pat.Match(product, [v, turned(u)]), either(lambda x: x.shape[:-2]), either(lambda x: x.ndim), rows
+        )
+
+
 def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     """The sides of the rule for attention whose scores go through these steps, of one tensor of values or several."""
     q, kt = pat.Wildcard(), pat.Wildcard()
@@ -214,26 +243,27 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     back = pat.Alt(op.Cast(whole), whole)
     dropped = pat.Alt(op.Dropout(back), back)
     weights = pat.Alt(op.Reshape(dropped), dropped)
-    taken = [pat.Wildcard() for _ in range(values)]
-    sources = [op.Matmul(weights, v) for v in taken]
+    taken = [Values.by(weights) for _ in range(values)]
+    sources = [each.product for each in taken]
 
     lead, before, after = soft.shape[:-2], product.shape[:-2], weights.shape[:-2]
     query, key = with_lead(scores.query, lead, before), with_lead(turned(kt), lead, before)
     mask = pat.Cond(scores.mask.dtype == q.dtype, scores.mask, op.Cast(scores.mask, dtype=q.dtype))
     targets = []
-    for source, v in zip(sources, taken, strict=True):
-        operands = query, key, with_lead(v, lead, after)
+    for each in taken:
+        operands = query, key, with_lead(each.pattern, lead, after)
         found = pat.Cond(
             scores.masked,
             op.Attention(*operands, mask, scale=scores.scale),
             op.Attention(*operands, scale=scores.scale),
         )
-        targets.append(pat.Cond(lead == after, found, op.Reshape(found, newshape=source.shape)))
+        whole_found = pat.Cond(lead == after, found, op.Reshape(found, newshape=after + each.rows))
+        targets.append(pat.Match(each.product, [whole_found, turned(whole_found)]))
     conditions = [
         (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALF_DTYPES) & (back.dtype == q.dtype)),
         (lead == before) | ((q.shape[:-2] == before) & (kt.shape[:-2] == before)),
-        *[(lead == after) | ((v.shape[:-2] == after) & (weights.shape[-2:] == soft.shape[-2:])) for v in taken],
-        *[x.ndim >= 3 for x in (q, kt, *taken)],
+        *[(lead == after) | ((each.lead == after) & (weights.shape[-2:] == soft.shape[-2:])) for each in taken],
+        *[ndim >= 3 for ndim in (q.ndim, kt.ndim, *(each.ndim for each in taken))],
         *[x.extern_use(False) for x in (product, soft, whole, back, dropped, weights)],
     ]
     return (*((sources[0], targets[0]) if values == 1 else (sources, targets)), *scores.conditions, *conditions,
@@ -245,10 +275,10 @@ def attention() -> RuleSides:
     """softmax(q kᵀ · c + m) v = attention(q, k, v, m)
 
     Of tensors with three axes or more. The scores may be multiplied, masked, cast and taken apart in any of the ways
-    above; nothing but the next step may use them. Where leading axes are taken apart, all operands must have them. A
-    place that is hidden by a number counts as masked if the number is so low that a row of which all places are hidden
-    has equal weights on both sides. A row without any place that is not minus infinity may have weights of 0, which
-    attention gives it, too.
+    above; nothing but the next step may use them. The values may stand on the left: v softmax(…)ᵀ. Where leading axes
+    are taken apart, all operands must have them. A place that is hidden by a number counts as masked if the number is
+    so low that a row of which all places are hidden has equal weights on both sides. A row without any place that is
+    not minus infinity may have weights of 0, which attention gives it, too.
     """
     return sides(*STEPS)
 
@@ -262,15 +292,33 @@ def attention_of_two() -> RuleSides:
     return sides(*STEPS, values=2)
 
 
-def times_number(x: pat.Pattern) -> tuple[pat.Alt, attr.Expr]:
-    """A tensor times or divided by a number, and the factor."""
-    c, d = pat.Const(ndim=0), pat.Const(ndim=0)
-    step = pat.Alt(x * c, x / d)
-    return step, attr.Match(step, [c.value, 1 / d.value])
+@dataclass(frozen=True)
+class Factored:
+    """A tensor times or divided by a number, transposed after that or not."""
+
+    source: pat.Alt
+    plain: pat.Pattern
+    """The tensor without the factor, as a target."""
+    factor: attr.Expr
+    fits: attr.Expr
+    """True if the factor leaves the dtype as it is."""
+
+    @classmethod
+    def of(cls) -> Factored:
+        """Any such tensor."""
+        x, c, d = pat.Wildcard(), pat.Const(ndim=0), pat.Const(ndim=0)
+        scaled = pat.Alt(x * c, x / d)
+        turned = op.Transpose(scaled)
+        source = pat.Alt(turned, scaled)
+        return cls(
+            source, pat.Match(source, [turned.like(x), x]), attr.Match(scaled, [c.value, 1 / d.value]),
+            scaled.dtype == x.dtype,
+        )  # fmt: skip
 
 
-def without_factor(factor: attr.Expr, source: list[pat.Pattern], target: list[pat.Pattern]) -> RuleSides:
-    """The sides of a rule for attention of queries, keys and values, of which one has a factor that goes to the scale.
+def without_factor(given: Factored, source: list[pat.Pattern], target: list[pat.Pattern], size: attr.Expr) -> RuleSides:
+    """The sides of a rule for attention of queries, keys and values, of which one has a factor that goes to the scale;
+    ``size`` is that of a head.
 
     A factor below 0 stays, for torch's kernels of causal attention multiply minus infinity with the scale; so does one
     that is not finite, with which some scores would be numbers and others not.
@@ -279,34 +327,30 @@ def without_factor(factor: attr.Expr, source: list[pat.Pattern], target: list[pa
     calls = [op.Attention(*source), op.Attention(*source, mask)]
     whole = pat.Alt(*calls)
     own = attr.Match(whole, [call.scale for call in calls])
-    scale = factor * attr.Cond(own == None, target[0].shape[-1] ** -0.5, own)  # noqa: E711
+    scale = given.factor * attr.Cond(own == None, size**-0.5, own)  # noqa: E711
     targets = [call.like(*target, *more, scale=scale) for call, more in zip(calls, ((), (mask,)), strict=True)]
-    return whole, pat.Match(whole, targets), (factor > 0) & (factor < math.inf)
+    return whole, pat.Match(whole, targets), given.fits & (given.factor > 0) & (given.factor < math.inf)
 
 
 @rule()
 def attention_query_factor() -> RuleSides:
     """attention(q · c, k, v; s) = attention(q, k, v; c · s), and q / c
 
-    For a finite number c above 0, which leaves the dtype of the queries as it is.
+    For a finite number c above 0, which leaves the dtype of the queries as it is; also where the queries are transposed
+    after that.
     """
-    q, k, v = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
-    scaled, factor = times_number(q)
-    return *without_factor(factor, [scaled, k, v], [q, k, v]), scaled.dtype == q.dtype
+    q, k, v = Factored.of(), pat.Wildcard(), pat.Wildcard()
+    return without_factor(q, [q.source, k, v], [q.plain, k, v], q.source.shape[-1])
 
 
 @rule()
 def attention_key_factor() -> RuleSides:
     """attention(q, k · c, v; s) = attention(q, k, v; c · s), and k / c
 
-    As attention-query-factor, also where the keys are transposed after that.
+    As attention-query-factor.
     """
-    q, k, v = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
-    scaled, factor = times_number(k)
-    turned = op.Transpose(scaled)
-    keys = pat.Alt(turned, scaled)
-    plain = pat.Match(keys, [turned.like(k), k])
-    return *without_factor(factor, [q, keys, v], [q, plain, v]), scaled.dtype == k.dtype
+    q, k, v = pat.Wildcard(), Factored.of(), pat.Wildcard()
+    return without_factor(k, [q, k.source, v], [q, k.plain, v], q.shape[-1])
 
 
 RULES = (attention, attention_of_two, attention_query_factor, attention_key_factor)

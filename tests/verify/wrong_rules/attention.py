@@ -76,6 +76,14 @@ def _() -> RuleSides:
     return weighted(op.Matmul(q, k), v), op.Attention(q, v, turned(k), scale=1.0), *conditions
 
 
+@wrong("attention", condition="", examples=20)
+def _() -> RuleSides:
+    """weights that are not turned before values whose channels come first"""
+    q, k, v, conditions = operands()
+    soft = op.Softmax(op.Matmul(q, k), axis=2)
+    return op.Matmul(v, soft), turned(op.Attention(q, turned(k), turned(v), scale=1.0)), *conditions
+
+
 @wrong("attention-of-two", condition="", examples=20)
 def _() -> RuleSides:
     """the values exchanged"""
