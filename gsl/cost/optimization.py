@@ -194,13 +194,13 @@ class _Optimization:
         return Optimized(new if end.taken else self.workload, report)
 
     def _whole(self, candidate: Candidate) -> Workload:
-        """The program of a candidate as it runs: what depends on literals only is computed ahead, unless what runs
-        programs does that itself."""
+        """The program of a candidate as it runs: what depends on weights and literals only is computed ahead, unless
+        what runs programs does that itself."""
         program = candidate.workload.program
         if not isinstance(program, Stepped) or program.fuses:
             return candidate.workload
         if candidate not in self.folded:
-            self.folded[candidate] = candidate.workload.fold()
+            self.folded[candidate] = candidate.workload.fold(params=True)
         return self.folded[candidate]
 
     @property

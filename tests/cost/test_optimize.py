@@ -297,19 +297,22 @@ def test_where_no_rule_matches_nothing_is_timed() -> None:
 
 
 @pytest.mark.parametrize("functions", [(torch.abs,), (torch.relu, torch.relu)])
-def test_what_depends_on_literals_only_is_computed_ahead(
+def test_what_depends_on_weights_and_literals_only_is_computed_ahead(
     functions: tuple[Callable[[torch.Tensor], torch.Tensor], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether a rule pays or none, in the first run and in the next one."""
     monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
-    wl = chain(*functions, lambda a: a * torch.arange(3).cumsum(0).float())
+    model = Chain(*functions, lambda a: a * torch.arange(3).cumsum(0).float(), lambda a: a + model.weight.sin())
+    model.weight = nn.Parameter(torch.rand(3))
+    wl = Workload.from_torch(model, (torch.randn(4, 3),))
     for _ in range(2):
         new, report = gsl.optimize(wl, rules=RELU_RELU, budget=2)
         assert report.taken
-        assert set(new.op_counts()) == {str(wl.graph.nodes[1].op), "multiply"}
+        assert set(new.op_counts()) == {"multiply", "add", "abs" if functions == (torch.abs,) else "nn.relu"}
         assert report.costs_after.total < report.costs_before.total
         wl.compare(new).check()
     assert report.from_cache
+    assert wl.op_counts()["sin"] == 1
 
 
 def test_modules_are_exported() -> None:
