@@ -21,9 +21,11 @@ from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
+from gsl.cost.work import ExampleSizes
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, checked, nearest, require
 from gsl.front.base import Stepped
+from gsl.graph import CONST, PARAM
 from gsl.graph.text import text
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -194,13 +196,12 @@ class _Optimization:
         return Optimized(new if end.taken else self.workload, report)
 
     def _whole(self, candidate: Candidate) -> Workload:
-        """The program of a candidate as it runs: what depends on weights and literals only is computed ahead, unless
-        what runs programs does that itself."""
+        """The program of a candidate as it runs: folded, unless what runs programs does that itself."""
         program = candidate.workload.program
         if not isinstance(program, Stepped) or program.fuses:
             return candidate.workload
         if candidate not in self.folded:
-            self.folded[candidate] = candidate.workload.fold(params=True)
+            self.folded[candidate] = _folded(candidate.workload)
         return self.folded[candidate]
 
     @property
@@ -440,6 +441,27 @@ class _End:
 def _used(candidate: Candidate) -> set[Subst]:
     """The rules that made a program."""
     return {trace.rules[firing.rule] for trace in candidate.traces for firing in trace.firings}
+
+
+_MORE = (1.1, 2**16)
+"""A factor, and a number of bytes: by so much, tensors that are computed ahead may take more memory."""
+
+
+def _folded(workload: Workload) -> Workload:
+    """The program in which what depends on weights and literals only is computed ahead; on literals only, where the
+    tensors of that take much more memory than before, as the floats of weights in eight bits do."""
+    factor, more = _MORE
+    for params in (True, False):
+        found = workload.fold(params=params)
+        if _held(found) <= factor * _held(workload) + more:
+            return found
+    return workload
+
+
+def _held(workload: Workload) -> int:
+    """The bytes of the weights and literals that a program reads."""
+    sizes = ExampleSizes.of(workload)
+    return sum(sizes.bytes(node.type) for node in workload.graph.nodes if node.op in (PARAM, CONST) and node.users)
 
 
 def _allowed(rules: Set[Subst], given: float | None) -> float | None:

@@ -315,6 +315,17 @@ def test_what_depends_on_weights_and_literals_only_is_computed_ahead(
     assert wl.op_counts()["sin"] == 1
 
 
+def test_weights_in_eight_bits_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
+    positions = lambda a: a * torch.arange(3).cumsum(0).repeat(100).float()  # noqa: E731
+    model = Chain(lambda a: a @ (model.weight.float() * 0.1), positions)
+    model.register_buffer("weight", torch.randint(-127, 127, (300, 300), dtype=torch.int8))
+    wl = Workload.from_torch(model, (torch.randn(4, 300),))
+    new, _ = gsl.optimize(wl, rules=RELU_RELU, budget=2)
+    assert new.op_counts() == {"cast": 1, "multiply": 2, "matmul": 1}
+    wl.compare(new).check()
+
+
 def test_modules_are_exported() -> None:
     new, _ = gsl.optimize(Chain(torch.relu, torch.relu), (torch.randn(4, 3),), rules=[RELU_RELU], cost=priced())
     assert isinstance(new, Workload)
