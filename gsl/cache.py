@@ -8,6 +8,7 @@ import os
 import sqlite3
 import sys
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ class Store:
             except (sqlite3.Error, ValueError) as error:
                 self._give_up(error)
         return self._recent.get(name)
+
+    def number(self, *key: object) -> float | None:
+        """The value of a key, ``None`` if it is not known, or is no finite number."""
+        found = self.get(*key)
+        return float(found) if isinstance(found, (int, float)) and isfinite(found) else None
 
     def put(self, value: Any, *key: object) -> None:
         """Keep a value that JSON can express."""

@@ -48,17 +48,21 @@ class Decision:
         }
 
     @staticmethod
-    def of_json(value: Mapping[str, Any], rules: Mapping[str, Subst]) -> Decision:
-        """The decision of these values, with the rules by name."""
-        return Decision(
-            tuple([_unpacked(trace, rules) for trace in value["traces"]]),
-            tuple([Trial(**trial) for trial in value["trials"]]),
-            value["budget"],
-            value["before"] and Timing(tuple(value["before"])),
-            value["after"] and Timing(tuple(value["after"])),
-            value["error"],
-            value["values"],
-        )
+    def of_json(value: Any, rules: Mapping[str, Subst]) -> Decision | None:
+        """The decision of these values, with the rules by name; ``None`` where they are none, as another version of GSL
+        may have written them."""
+        try:
+            return Decision(
+                tuple([_unpacked(trace, rules) for trace in value["traces"]]),
+                tuple([Trial(**trial) for trial in value["trials"]]),
+                value["budget"],
+                value["before"] and Timing(tuple(value["before"])),
+                value["after"] and Timing(tuple(value["after"])),
+                value["error"],
+                value["values"],
+            )
+        except (LookupError, TypeError, ValueError):
+            return None
 
 
 def _packed(trace: Trace) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gsl.cache import Store
 from gsl.errors import WorkloadError
@@ -205,9 +205,9 @@ def _once(
 ) -> float:
     """A value that is measured the first time that it is asked for."""
     key = (machine(), what, threads) if device is None else (machine(), devices(), str(device), what)
-    known: Any = store.get(*key)
+    known = store.number(*key)
     if known is None:
         with threads_of(threads):
             known = measure()
         store.put(known, *key)
-    return float(known)
+    return known

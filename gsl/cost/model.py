@@ -300,8 +300,8 @@ class Measured:
             copies = {region: self._copies(region.weights, weights) for region in found}
             self._measure(program, copies)
             for region in found:
-                seconds = self.store.get(*self._key(region, copies[region]))
-                value = self._estimate(region, workload) if seconds is None or seconds < 0 else float(seconds)
+                seconds = self.store.number(*self._key(region, copies[region]))
+                value = self._estimate(region, workload) if seconds is None or seconds < 0 else seconds
                 for unit, share in zip(region.units, region.shares(sizes)):
                     module = scope(unit.nodes[-1]) if unit.nodes else ()
                     costs.append(Cost(unit.name, unit.op, module, value * share, region.key, value != seconds))
@@ -313,16 +313,16 @@ class Measured:
         What else the machine did at one time is not there at another one.
         """
         keys = {region: self._key(region, number) for region, number in copies.items()}
-        new = {key: region for region, key in keys.items() if self.store.get(*key) is None}
+        new = {key: region for region, key in keys.items() if self.store.number(*key) is None}
         self.measured += len(new)
-        for number in range(self.passes):
+        for _ in range(self.passes):
             for key, region in new.items():
                 if self.until is not None and time.perf_counter() > self.until:
                     return
-                known = self.store.get(*key)
+                known = self.store.number(*key)
                 if known is None or known >= 0:
                     seconds = self._run(partial(program.alone, region.steps, copies=copies[region]), copies[region])
-                    self.store.put(seconds if number == 0 else min(known, seconds), *key)
+                    self.store.put(seconds if known is None else min(known, seconds), *key)
 
     def _key(self, region: Region, copies: int) -> tuple[object, ...]:
         return (machine(), devices(), self.threads, copies, region.key)

@@ -285,8 +285,7 @@ class _Optimization:
 
     def _known(self, space: Space) -> Decision | None:
         """The decision of an earlier run on an equal program, if that had as much time."""
-        value = None if self._key is None else self.store.get(*self._key)
-        known = None if value is None else Decision.of_json(value, space.rules)
+        known = None if self._key is None else Decision.of_json(self.store.get(*self._key), space.rules)
         return known if known is not None and known.serves(self.clock.seconds) else None
 
     def _again(self, known: Decision, space: Space) -> Found | None:

@@ -160,6 +160,17 @@ def test_what_is_measured_is_kept(tmp_path: Path) -> None:
     assert not any(call.estimated for call in costs)
 
 
+@pytest.mark.parametrize("value", ['"text"', "{}", "[1.0]", "NaN"])
+def test_what_is_kept_in_another_form_is_measured_again(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "costs.sqlite"
+    Measured(1, Store(path)).costs(net(16))
+    with sqlite3.connect(path) as file:
+        file.execute("UPDATE known SET value = ?", (value,))
+    again = Measured(1, Store(path))
+    assert again.costs(net(16)).total > 0
+    assert again.measured == 6
+
+
 class Counting(nn.Module):
     """Changes a buffer by a call, and others by a module."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,18 @@ def timer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Timer:
 
 def optimized(wl: Workload, *rules: Subst, search: Any = "greedy", budget: float = 20.0) -> Optimized:
     return gsl.optimize(wl, rules=list(rules), cost="analytic", search=search, budget=budget)
+
+
+@pytest.mark.parametrize("value", ['"text"', "{}", '{"traces": [{"firings": 1}]}', "[1.0]"])
+def test_a_decision_of_another_form_is_made_anew(value: str, timer: Timer, tmp_path: Path) -> None:
+    """Another version of GSL may have written it."""
+    optimized(scaled(), ONCE)
+    with sqlite3.connect(tmp_path / "costs.sqlite") as file:
+        file.execute("UPDATE known SET value = ?", (value,))
+    again = optimized(scaled(), ONCE)
+    assert again.report.taken
+    assert not again.report.from_cache
+    assert optimized(scaled(), ONCE).report.from_cache
 
 
 @pytest.mark.parametrize("search", ["greedy", "backtrack", Backtrack(steps=4)])
