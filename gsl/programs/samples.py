@@ -130,7 +130,7 @@ class Sampler:
 
     def first(self) -> InputSample:
         """The first sample with which the programs can be traced. PatternError where there is none."""
-        return self._base()[1][0][0]
+        return self._base(1)[1][0][0]
 
     def _lengths(self, base: _Choice, name: str, found: Traced) -> tuple[int, int | None]:
         """The numbers of axes with which the graphs keep their form; their traces go into those that were found."""
@@ -156,13 +156,13 @@ class Sampler:
             )
         return ends[0], None if ends[1] == most else ends[1]
 
-    def _base(self) -> tuple[_Choice, list[_Pair]]:
-        """The first choice with which both programs can be traced with several sizes, and these traces."""
+    def _base(self, sets: int = _SETS) -> tuple[_Choice, list[_Pair]]:
+        """The first choice with which both programs can be traced with so many sets of sizes, and these traces."""
         errors: list[tuple[int, FrontEndError]] = []
         for choice in self._choices():
             pairs: list[_Pair] = []
             try:
-                for primes in range(_SETS):
+                for primes in range(sets):
                     mode = "one" if choice.mode == "aligned" and primes == _SETS - 1 else choice.mode
                     pairs.append(self._trace(replace(choice, primes=primes, mode=mode)))
             except MissingPackageError:

@@ -78,6 +78,17 @@ def is_field(pattern: Any) -> bool:
     return isinstance(pattern, pat.GetItem)
 
 
+def test_a_declaration_computes_the_meaning_once() -> None:
+    seen: list[tuple[int, ...]] = []
+
+    @gsl.operator("gsl_tests::computed_once")
+    def computed_once(x: Tensor) -> Tensor:
+        seen.append(tuple(x.shape))
+        return torch.relu(x)
+
+    assert len(seen) == 1
+
+
 def test_on_tensors_it_is_the_operator_itself() -> None:
     w = torch.ones(8)
     expected = X * torch.rsqrt(X.pow(2).mean(-1, keepdim=True) + 1e-6)
