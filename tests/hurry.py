@@ -10,8 +10,13 @@
   each of them.
 * ``run_decompositions`` of torch goes through all operators there are, many times in one call; it is enough to do so
   when there are new ones.
+* ``torch.manual_seed`` writes down the whole stack for each kind of device that there is not.
+* ``make_fx`` puts functions that do nothing more into the class of modules, for which Python goes through its thousand
+  subclasses four times.
+* ``torch.compile`` empties the processor's caches to find out how long the guards of each graph take.
 * TVM's script and torch's operators ask Python for the modules of frames.
-* hypothesis has Python's collector go through all objects when it draws for the first time.
+* hypothesis has Python's collector go through all objects when it draws for the first time, and it reads the sources of
+  all modules of this repository, of whose numbers and texts it would draw some: other ones after each change.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from functools import cache, partial
 from types import ModuleType
 from typing import Any, Final
 
+from hypothesis.internal.conjecture import providers
 from hypothesis.internal.entropy import deterministic_PRNG
 
 QUICKLY: Final = {"kind": "llvm", "opt-level": 0}
@@ -49,7 +55,8 @@ def find_modules() -> None:
 
 
 def draw_once() -> None:
-    """Have hypothesis draw while there are few objects."""
+    """Have hypothesis draw while there are few objects, and nothing that depends on which modules are loaded."""
+    providers._get_local_constants = lambda: providers._local_constants
     with deterministic_PRNG():
         pass
 
@@ -99,6 +106,34 @@ def _registrations(module: Any) -> None:
     module.Callable = _Annotation("Callable", (), {})
 
 
+def _seeds(module: Any) -> None:
+    seed_all = module.random._manual_seed_impl
+
+    def seed(number: int) -> Any:
+        has_devices = module.accelerator.is_available() or module.cuda.is_initialized()
+        return seed_all(number) if has_devices else module.default_generator.manual_seed(int(number))
+
+    module.random._manual_seed_impl = seed
+
+
+def _guards(module: Any) -> None:
+    module.profile_guard_manager = lambda manager, values, times: 0.0
+
+
+def _tracers(module: Any) -> None:
+    from torch.fx import _symbolic_trace as symbolic
+
+    patch, plain = symbolic._Patcher.patch_method, (symbolic._orig_module_getattr, symbolic._orig_module_call)
+
+    def patch_method(patcher: Any, cls: type, name: str, new: Any, deduplicate: bool = True) -> None:
+        held = dict(zip(new.__code__.co_freevars, new.__closure__ or ()))
+        idle = "self" in held and type(held["self"].cell_contents) is module.PythonKeyTracer
+        if not idle or getattr(cls, name) not in plain:
+            patch(patcher, cls, name, new, deduplicate)
+
+    symbolic._Patcher.patch_method = patch_method
+
+
 def _places(module: Any) -> None:
     module.do_not_emit_stack_traces = True
 
@@ -109,6 +144,9 @@ def _onnx_functions(module: Any) -> None:
 
 
 CHANGES: Final[dict[str, Callable[[Any], None]]] = {
+    "torch": _seeds,
+    "torch._dynamo.guards": _guards,
+    "torch.fx.experimental.proxy_tensor": _tracers,
     "tvm.tirx": _relax,
     "tvm.relay": _relay,
     "tvm.relay.backend.te_compiler": _lowering,
