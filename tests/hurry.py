@@ -1,4 +1,4 @@
-"""What frameworks do slowly, and no test is about: each test process has it done faster.
+"""What frameworks, and GSL itself, do slowly, and no test is about: each test process has it done faster.
 
 * TVM compiles programs that run once, so LLVM need not optimise them. What builds with a target of its own, or by TVM
   itself, is left alone.
@@ -14,6 +14,8 @@
 * ``make_fx`` puts functions that do nothing more into the class of modules, for which Python goes through its thousand
   subclasses four times.
 * ``torch.compile`` empties the processor's caches to find out how long the guards of each graph take.
+* The rates of this machine are measured with tensors that are large enough for them to be the best that it reaches;
+  tests measure them again in each folder of their own.
 * TVM's script and torch's operators ask Python for the modules of frames.
 * hypothesis has Python's collector go through all objects when it draws for the first time, and it reads the sources of
   all modules of this repository, of whose numbers and texts it would draw some: other ones after each change.
@@ -138,6 +140,10 @@ def _places(module: Any) -> None:
     module.do_not_emit_stack_traces = True
 
 
+def _rates(module: Any) -> None:
+    module._MEMORY, module._SIDE = 1 << 20, 128
+
+
 def _onnx_functions(module: Any) -> None:
     read = module.TracedOnnxFunction.function_ir.fget
     module.TracedOnnxFunction.function_ir = property(cache(read))
@@ -153,6 +159,7 @@ CHANGES: Final[dict[str, Callable[[Any], None]]] = {
     "torch._export.utils": _decompositions,
     "torch._ops": _registrations,
     "torch.fx.config": _places,
+    "gsl.cost.machine": _rates,
     "onnxscript._internal.values": _onnx_functions,
 }
 """By the module that has to be loaded."""

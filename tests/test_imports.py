@@ -251,6 +251,10 @@ def test_importing_is_light(statement: str) -> None:
     assert not {"torch", "tvm", "sympy", "numpy", "pygraphviz", "rich"} & set(loaded(statement))
 
 
+def test_what_torch_is_not_needed_for_does_not_import_it() -> None:
+    assert "torch" not in loaded("import gsl.front, gsl.spec, gsl.workload")
+
+
 def test_without_torch_the_mend_is_told() -> None:
     loaded(
         "sys.modules['torch'] = None\n"
