@@ -25,7 +25,9 @@ SHAPES = {"q": "b h n d", "k": "b h m d", "v": "b h m e", "mask": "*b n m"}
 @functools.cache
 def attention() -> Subst:
     """The rule of the front page."""
-    return Subst.from_programs(eager, fused, name="attention", **SHAPES)
+    return Subst.from_programs(
+        eager, fused, name="attention", where=lambda q, mask: mask.dtype == q.dtype, **SHAPES
+    )
 
 
 class Attention(nn.Module):

@@ -169,13 +169,22 @@ target = op.Attention(q, k, v, mask, scale=scale.value)
 attention = Subst(
     source,
     target,
-    where=[mask.ndim >= 2, mask.shape[-2] == q.shape[2], mask.shape[-1] == k.shape[2]],
+    where=[
+        mask.ndim >= 2,
+        mask.shape[-2] == q.shape[2],
+        mask.shape[-1] == k.shape[2],
+        mask.dtype == q.dtype,
+    ],
     name='attention',
 )"""
 
 
 def test_a_rule_is_verified() -> None:
     assert isinstance(attention().verify(max_examples=30), Supported)
+    any_mask = Subst.from_programs(eager, fused, **SHAPES)
+    verdict = any_mask.verify(max_examples=30)
+    assert isinstance(verdict, Refuted)
+    assert "bool[" in str(verdict.counterexample)
 
 
 def test_a_wrong_rule_is_refuted() -> None:
