@@ -205,7 +205,7 @@ def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
 
 
 @dataclass(frozen=True)
-class Values:
+class WeightedValues:
     """Values, and their product with the weights: from the right, or turned from the left, as of images whose channels
     come first."""
 
@@ -218,7 +218,7 @@ class Values:
     """The last two sizes of the product with a row for each query."""
 
     @classmethod
-    def by(cls, weights: pat.Pattern) -> Values:
+    def by(cls, weights: pat.Pattern) -> WeightedValues:
         """Values that these weights multiply."""
         v, u = pat.Wildcard(), pat.Wildcard()
         product = pat.Alt(op.Matmul(weights, v), op.Matmul(u, turned(weights)))
@@ -243,7 +243,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     back = pat.Alt(op.Cast(whole), whole)
     dropped = pat.Alt(op.Dropout(back), back)
     weights = pat.Alt(op.Reshape(dropped), dropped)
-    taken = [Values.by(weights) for _ in range(values)]
+    taken = [WeightedValues.by(weights) for _ in range(values)]
     sources = [each.product for each in taken]
 
     lead, before, after = soft.shape[:-2], product.shape[:-2], weights.shape[:-2]
