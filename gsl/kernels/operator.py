@@ -25,6 +25,15 @@ _KERNELS: Final[dict[Any, dict[int, Kernel]]] = {}
 at work."""
 
 
+def _keys(*names: str) -> int:
+    own: Any = torch._C.DispatchKeySet
+    found: int = reduce(or_, (own(getattr(torch._C.DispatchKey, name)).raw_repr() for name in names))
+    return found
+
+
+_CPU: Final = _keys("CPU")
+
+
 def register(
     schema: str, kernel: Callable[..., Any], formula: Callable[..., Any], *, overwritable: str | None = None
 ) -> Any:
@@ -60,28 +69,21 @@ def register(
 def add_kernel(operator: Any, key: str, kernel: Kernel) -> None:
     """Let a kernel compute an operator without gradients on the device of that dispatch key."""
     _LIBRARY.impl(operator._opname, kernel, key)
-    own: Any = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key))
-    _KERNELS[operator][own.raw_repr()] = kernel
+    _KERNELS[operator][_keys(key)] = kernel
 
 
 _OVERWRITABLE: Final[dict[Any, int]] = {}
 """The places of the operands that kernels may overwrite."""
 
 
-def overwritable(operator: Any) -> int | None:
+def overwritable_place(operator: Any) -> int | None:
     """The place of the operand that the kernel of an operator may overwrite."""
     return _OVERWRITABLE.get(operator)
 
 
 def kernel_on_cpu(operator: Any) -> Kernel | None:
     """The kernel that computes an operator for values that are plain (:func:`is_plain`)."""
-    return next(iter(_KERNELS.get(operator, {}).values()), None)
-
-
-def _keys(*names: str) -> int:
-    own: Any = torch._C.DispatchKeySet
-    found: int = reduce(or_, (own(getattr(torch._C.DispatchKey, name)).raw_repr() for name in names))
-    return found
+    return _KERNELS.get(operator, {}).get(_CPU)
 
 
 _PLAIN_CLASSES: Final = (torch.Tensor, torch.nn.Parameter)

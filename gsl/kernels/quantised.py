@@ -219,10 +219,6 @@ def _conv2d(
     return found
 
 
-def _number(tensor: Tensor) -> Any:
-    return tensor.item()
-
-
 def _without_axes(tensor: Tensor) -> Any:
     return tensor.reshape(())
 
@@ -267,7 +263,7 @@ _END: Final = (
 def _registered(name: str, kernel: Kernel, formula: Kernel) -> tuple[Any, Any]:
     """What quantises or dequantises, by a scale and a zero that are numbers, and by those that are tensors."""
     scheme, rest = "float scale, int zero_point", "int quant_min, int quant_max, ScalarType dtype) -> Tensor"
-    by_values, by_tensors = _scheme_of_tensors(kernel, _number), _scheme_of_tensors(formula, _without_axes)
+    by_values, by_tensors = _scheme_of_tensors(kernel, Tensor.item), _scheme_of_tensors(formula, _without_axes)
     made = register(f"{name}(Tensor input, {scheme}, {rest}", kernel, formula)
     return made, register(f"{name}_dynamic(Tensor input, {_TENSORS}, {rest}", by_values, by_tensors)
 
@@ -276,7 +272,7 @@ def _registered_layer(name: str, attributes: str, kernel: Kernel, formula: Kerne
     """A layer with a scale and a zero that are numbers, and with those that are tensors."""
     numbers = f"{_OPERANDS}{_LAST_OPERANDS}float scale, int zero_point, "
     tensors = f"{_OPERANDS}{_TENSORS}, {_LAST_OPERANDS}"
-    by_values, by_tensors = _data_of_tensors(kernel, _number), _data_of_tensors(formula, _without_axes)
+    by_values, by_tensors = _data_of_tensors(kernel, Tensor.item), _data_of_tensors(formula, _without_axes)
     made = register(f"{name}({numbers}{attributes}{_END}", kernel, formula, overwritable="other")
     dynamic = f"{name}_dynamic({tensors}{attributes}{_END}"
     return made, register(dynamic, by_values, by_tensors, overwritable="other")

@@ -80,30 +80,25 @@ def _with_direct_calls(module: fx.GraphModule) -> fx.GraphModule | None:
     for a module without such calls.
     """
     graph = _copied(module.graph)
-    calls = [node for node in graph.nodes if _is_kernel_call(node) and _is_on_cpu(node)]
-    if not calls:
+    ours = [node for node in graph.nodes if isinstance(node.target, OpOverload) and node.target.namespace == "gsl"]
+    if not ours:
         return None
-    from gsl.kernels.operator import kernel_on_cpu, overwritable
+    from gsl.kernels.operator import kernel_on_cpu, overwritable_place
 
-    order, made = {node: number for number, node in enumerate(graph.nodes)}, set(calls)
-    for node in calls:
+    calls = {node: kernel for node in ours if (kernel := kernel_on_cpu(node.target)) and _is_on_cpu(node)}
+    if not calls:  # as on a GPU
+        return None
+    order = {node: number for number, node in enumerate(graph.nodes)}
+    for node, kernel in calls.items():
         args, kwargs = _as_dispatched(node)
-        place = overwritable(node.target)
+        place = overwritable_place(node.target)
         operand = None if place is None else args[place]
-        if isinstance(operand, fx.Node) and args.count(operand) == 1 and made >= {operand, *operand.users}:
+        if isinstance(operand, fx.Node) and args.count(operand) == 1 and calls.keys() >= {operand, *operand.users}:
             kwargs["overwrites"] = node is max(operand.users, key=order.__getitem__)
-        node.args, node.kwargs, node.target = args, kwargs, kernel_on_cpu(node.target)
+        node.args, node.kwargs, node.target = args, kwargs, kernel
     new = clone(module)
     new.graph = graph
     return new
-
-
-def _is_kernel_call(node: fx.Node) -> bool:
-    if not isinstance(node.target, OpOverload) or node.target.namespace != "gsl":
-        return False
-    from gsl.kernels.operator import kernel_on_cpu
-
-    return kernel_on_cpu(node.target) is not None
 
 
 def _is_on_cpu(node: fx.Node) -> bool:
