@@ -1,4 +1,4 @@
-"""What is made of an exported program to be run: each tensor at hand, and kernels that are called directly."""
+"""Exported programs as they are run: each tensor at hand, and kernels that are called directly."""
 
 from __future__ import annotations
 
