@@ -278,8 +278,11 @@ def test_a_module_is_as_it_was_where_code_of_the_user_fails(hook: bool) -> None:
     equal(module(x), torch.tanh(F.silu(-x) * 2.0))
 
 
-def called(rule: Subst, table: Mapping[Any, Any] | None, asked: Mapping[Any, Any] | None = None) -> set[str]:
-    """The names of what a graph of autograd calls after a rule, where torch and the pass have tables of
+def called(
+    rule: Subst, table: Mapping[Any, Any] | None, asked: Mapping[Any, Any] | None = None,
+    function: Callable[[torch.Tensor], torch.Tensor] = torch.relu,
+) -> set[str]:  # fmt: skip
+    """The names of what the graph of autograd of a function calls after a rule, where torch and the pass have tables of
     decompositions."""
     found: list[fx.GraphModule] = []
     pass_, x = Pass(rule, decompositions=asked), torch.randn(3, 3)
@@ -288,7 +291,7 @@ def called(rule: Subst, table: Mapping[Any, Any] | None, asked: Mapping[Any, Any
         pass_(module)
         found.append(module)
 
-    aot(NetOfOne(lambda self, x: torch.relu(x)), kept, decompositions=table)(x)
+    aot(NetOfOne(lambda self, x: function(x)), kept, decompositions=table)(x)
     assert pass_.traces[0].count() == 1
     return {str(node.target) for node in found[0].graph.nodes if node.op == "call_function"}
 
@@ -300,6 +303,13 @@ def test_new_calls_in_graphs_of_autograd_are_those_that_autograd_traces() -> Non
     ones = op.Ones(shape=(3,), dtype="float32")
     norm = Subst(op.ReLU(X), op.BatchNorm(X, ones, ones, ones, ones), name="norm")
     assert called(norm, None) >= {"aten._native_batch_norm_legit_no_training.default"}
+
+
+def test_what_is_left_of_a_call_is_one_that_autograd_traces() -> None:
+    """A product is none; inductor has no code for it, and ``addmm`` where the graph adds to one."""
+    apart = Subst(op.ReLU(X + (y := pat.Wildcard())), op.Clip(X + y, a_min=0.0), name="apart")
+    names = called(apart, None, function=lambda x: torch.relu(torch.addmm(x, x, x)))
+    assert names == {"aten.mm.default", "aten.add.Tensor", "aten.clamp.default"}
 
 
 def test_new_calls_are_decomposed_by_the_table_that_the_pass_is_given() -> None:

@@ -136,7 +136,7 @@ class InPlace(GraphBuilder):
         if kind is not None:
             while self._undo:
                 self._undo.pop()()
-            for node in reversed([node for node in self.graph.nodes if node not in self.order]):
+            for node in reversed(self.new_nodes()):
                 self.graph.erase_node(node)
             for node, users in self._users.items():
                 for user in filter(node.users.__contains__, users):
@@ -200,9 +200,9 @@ class InPlace(GraphBuilder):
         self._touched[node] = None
         self._next.prepend(node)
 
-    def written(self, kept: Mapping[fx.Node, fx.Node]) -> list[fx.Node]:
-        """The nodes that are new or kept, in order."""
-        return [node for node in self.graph.nodes if node in kept or node not in self.order]
+    def new_nodes(self) -> list[fx.Node]:
+        """The nodes that are new, in order."""
+        return [node for node in self.graph.nodes if node not in self.order]
 
     def finish(self, kept: Mapping[fx.Node, fx.Node]) -> list[fx.Node]:
         """Erase the nodes that were not kept; those, in their order. FrontEndError, before any is gone, if the graph

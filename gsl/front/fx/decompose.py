@@ -1,4 +1,4 @@
-"""Calls that rules made, decomposed into operators that inductor takes."""
+"""New calls, decomposed into operators that inductor takes."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ Note = Callable[[Callable[[], object]], object]
 
 
 def decompose(nodes: Iterable[fx.Node], table: Decompositions, note: Note) -> list[fx.Node]:
-    """Decompose the calls that rules made among nodes of a graph of overloads with fake values, and those that are
-    composed of others. Those calls, which nothing uses any more.
+    """Decompose new nodes of a graph of overloads with fake values: those of the table, and those that are composed of
+    others. The nodes that nothing uses any more.
 
     Graphs as dynamo makes them are left as they are; they are decomposed later.
     """
     nodes = list(nodes)
     if not any("val" in node.meta for node in nodes):
         return []
-    found = [node for node in nodes if RULE in node.meta and isinstance(target := node.target, OpOverload)
+    found = [node for node in nodes if isinstance(target := node.target, OpOverload)
              and (target in table or target._can_decompose())]  # fmt: skip
     return [gone for node in found for gone in _inline(node, _traced(node, table), note)]
 

@@ -270,7 +270,7 @@ class GraphModuleProgram(FxProgram):
     def update(self, graph: Graph, table: Decompositions | None = None) -> None:
         """Write a rewritten view of this program into its own module, in place; see :meth:`Program.update`.
 
-        The calls that rules made are decomposed by the table, if one is given. The code of the module is not compiled
+        New calls are decomposed by the table, if one is given. The code of the module is not compiled
         anew: call ``module.recompile()`` before it runs. Values of attributes that are not used any more are deleted,
         except from modules that others may hold too.
         """
@@ -281,7 +281,7 @@ class GraphModuleProgram(FxProgram):
                 storer = FxStorer(graph, native, self._values, self._devices, parameters, dialect_of(native), builder)
                 storer.store()
                 self._check_updated()
-                decomposed = [] if table is None else decompose(builder.written(storer.new), table, builder.note)
+                decomposed = [] if table is None else decompose(builder.new_nodes(), table, builder.note)
                 dead = builder.finish(storer.new)
             for node in reversed(decomposed):
                 native.erase_node(node)
