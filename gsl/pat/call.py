@@ -96,7 +96,7 @@ class Call(Pattern):
         target = op if isinstance(op, OpClass) else resolve(op)
         demands = {name: attrs.pop(name) for name in TENSOR if name in attrs and _is_typed(target, name)}
         if operands is not None:
-            _check_operands(target, operands)
+            _check_operands(target, operands, attrs)
         super().__init__(
             TypeGuard.of(**demands),
             op=target,
@@ -144,7 +144,7 @@ class Like(Pattern):
         if op is None:
             check_names(f"{of.label}.like: what it matches", attrs, of.readable())
         else:
-            _check_operands(op, operands)
+            _check_operands(op, operands, attrs)
         super().__init__(
             of=of,
             operands=tuple(to_pattern(operand) for operand in operands),
@@ -285,16 +285,20 @@ def _all_members(op: OpClass, holds: Callable[[OpSpec], bool], *, natives: bool)
     return bool(members) and all(holds(TABLE[m]) if isinstance(m, str) else natives for m in members)
 
 
-def _check_operands(op: CalledOperator, operands: Sequence[Any]) -> None:
+def _check_operands(op: CalledOperator, operands: Sequence[Any], given: Iterable[str]) -> None:
+    """``given`` are the names of the arguments by keyword."""
+
     def refuses(spec: OpSpec) -> bool:
         return not spec.takes(len(operands))
 
     if isinstance(op, OpClass) and _all_members(op, refuses, natives=False):
-        raise PatternError.here(f"no operator of {op} takes {len(operands)} operands")
+        end = "" if operands else f"; is_op({op}), which is not called, has any operands"
+        raise PatternError.here(f"no operator of {op} takes {len(operands)} operands{end}")
     if isinstance(op, OpSpec) and refuses(op):
+        known = f" ({', '.join(op.operands)})" if op.operands else ""
         raise PatternError.here(
-            f"{op.name} takes {op.arity} operand{'s' * (op.arity != '1')} ({', '.join(op.operands)}), "
-            f"got {len(operands)}; attributes are given by keyword"
+            f"{op.name} takes {op.arity} operand{'s' * (op.arity != '1')}{known}, got {len(operands)}"
+            + _about_operands(op, len(operands), given)
         )
     if _is_native(op):
         for place, value in enumerate(operands):
@@ -304,6 +308,18 @@ def _check_operands(op: CalledOperator, operands: Sequence[Any]) -> None:
                     f"{_label(op)}: {value!r} is no operand: operands are tensors and numbers, other arguments are "
                     f"given by keyword, as {name or 'name'}={value!r}"
                 )
+
+
+def _about_operands(op: OpSpec, count: int, given: Iterable[str]) -> str:
+    """The mend, where a call has another number of operands than its operator takes."""
+    names = [name for name in given if name in op.operands]
+    if names:
+        return f", and by keyword {', '.join(names)}: operands are given by position"
+    if op.operands == ("data", "weight") and count == 3:
+        return "; a bias is a call of its own: op.BiasAdd(…, bias)"
+    if count > len(op.operands) and op.own_attrs:
+        return f"; attributes are given by keyword: {', '.join(op.own_attrs)}"
+    return "" if count else f"; is_op({op.name!r}), which is not called, has any operands"
 
 
 def _native_ast(value: Any) -> Ast:
