@@ -185,6 +185,15 @@ def test_onnxruntime_makes_a_node_of_its_own_of_an_rms_norm(tmp_path: Path) -> N
     assert [opened(each.model, tmp_path) for each in (wl, new)] == [nodes(wl.model), ["SimplifiedLayerNormalization"]]
 
 
+def test_so_it_does_of_a_gelu_of_an_older_model(tmp_path: Path) -> None:
+    text = "scaled = Mul (x, c) erf = Erf (scaled) sum = Add (erf, one) half = Mul (x, h) y = Mul (half, sum)"
+    more = "float c = {0.70710678}, float one = {1}, float h = {0.5}"
+    wl = workload(text, "float[2,3] x", "float[2,3] y", opset=17, more=more)
+    new = rules.ORT(wl, iterative=True)
+    wl.compare(new).check()
+    assert [opened(each.model, tmp_path) for each in (wl, new)] == [nodes(wl.model), ["Gelu"]]
+
+
 def opened(model: ir.Model, folder: Path) -> list[str]:
     """The operators of a model as onnxruntime has optimised it."""
     options = onnxruntime.SessionOptions()

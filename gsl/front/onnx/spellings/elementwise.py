@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 from gsl.front.core.lower import LOWERED, Lower, floor_mod_of_floats
@@ -206,6 +207,14 @@ def _softplus(w: OnnxLowering, x: Any, beta: float, threshold: float) -> Any:
     return w.write("where", w.write("greater", scaled, float(threshold)), x, soft)
 
 
+def _gelu(w: OnnxLowering, x: Any, approximate: str) -> Any:
+    """In the words of which onnxruntime makes one node."""
+    if approximate != "none":
+        return LOWERED["gelu"](w, x, approximate)
+    inner = w.write("add", w.write("erf", w.write("divide", x, math.sqrt(2))), 1.0)
+    return w.write("multiply", w.write("multiply", x, 0.5), inner)
+
+
 def _hard_sigmoid(w: OnnxLowering, x: Any) -> Any:
     if w.dtype in _DOUBLE:
         return w.write("divide", w.write("nn.relu6", w.write("add", x, 3.0)), 6.0)
@@ -297,7 +306,7 @@ ROWS: Final = (
         "where", w.write("less", x, 0.0), w.write("multiply", x, alpha), x), lacks=_DOUBLE, alpha=0.01),
     row("elu", "Elu", LOWERED["elu"], lacks=_DOUBLE, alpha=1.0),
     row("selu", "Selu", LOWERED["selu"], same("selu", only={"alpha": 1.6732632, "gamma": 1.050701}), lacks=_DOUBLE),
-    row("gelu", "Gelu", LOWERED["gelu"], since=20, approximate="none"),
+    row("gelu", "Gelu", _gelu, since=20, approximate="none"),
     row("", "Swish", read=same("silu", only={"alpha": 1.0}), also=("silu",)),
     row("mish", "Mish", LOWERED["mish"], since=18, lacks=_DOUBLE),
     row("hardswish", "HardSwish", lambda w, x: w.write("multiply", x, w.write("hardsigmoid", x)), since=14,
