@@ -14,7 +14,7 @@ from gsl.attr.text import short
 from gsl.errors import EvaluationError, RewriteError
 from gsl.graph import Node
 from gsl.match.bindings import AttrPath, Bindings, MatchScope, pattern_of
-from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal
+from gsl.match.literals import canonical, decidedly_same, is_literal
 from gsl.pat import Pattern
 from gsl.pat.variadic import parts, references
 from gsl.spec import spec_of
@@ -171,7 +171,7 @@ class LiteralValue(Guard):
     __slots__ = ()
 
     def fits(self, expected: Any, actual: Any, node: Node) -> bool:
-        return equal_literal(expected, actual) or equal_in_single(expected, node)
+        return is_literal(expected, node)
 
     def compare(self, evaluator: Evaluator, actual: Any, node: Node | None) -> tuple[bool, Any]:
         assert node is not None

@@ -68,6 +68,31 @@ def equal_literal(wanted: Any, actual: Any) -> bool:
     return bool((actual == filled).all())
 
 
+def is_literal(wanted: Any, node: Node) -> bool:
+    """True if a literal of the graph is the wanted one where it is used.
+
+    A tensor that is filled with a wanted number is no number where it broadcasts what it is combined with.
+    """
+    is_equal = equal_literal(wanted, node.attrs["value"]) or equal_in_single(wanted, node)
+    return is_equal and (hasattr(wanted, "shape") or not any(_is_broadcast(user, node) for user in node.users))
+
+
+def _is_broadcast(call: Node, literal: Node) -> bool:
+    """True for arithmetic whose result has axes, or sizes, that only the literal has among the operands."""
+    spec = spec_of(call.op)
+    if spec is None or Trait.BROADCASTING not in spec.traits or getattr(literal.type, "shape", ()) == ():
+        return False
+    others = [operand.type for operand in call.operands if operand is not literal]
+    if not isinstance(call.type, TensorType) or not all(isinstance(type, TensorType) for type in others):
+        return False
+    shapes = [type.shape for type in others if isinstance(type, TensorType)]
+    places = range(1, len(call.type.shape) + 1)
+    return not all(
+        any(len(shape) >= place and decidedly_same(shape[-place], call.type.shape[-place]) for shape in shapes)
+        for place in places
+    )
+
+
 def equal_in_single(wanted: Any, node: Node) -> bool:
     """True if a literal of the graph is the wanted float in single precision, and arithmetic in that is all its use.
 

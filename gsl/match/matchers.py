@@ -16,7 +16,7 @@ from gsl.errors import EvaluationError
 from gsl.graph import CONST, GETITEM, TUPLE, Node, Op, TensorType, TupleType
 from gsl.match.bindings import AttrPath, N
 from gsl.match.guard import Guard
-from gsl.match.literals import canonical, decidedly_same, equal_in_single, equal_literal, known_value
+from gsl.match.literals import canonical, decidedly_same, equal_literal, is_literal, known_value
 from gsl.match.machine import END, Goals, Machine
 from gsl.pat import Alt, And, Call, Const, GetItem, Leaf, Not, OpClass, Pattern, Segment, Tuple, has_head
 from gsl.pat.variadic import is_open
@@ -171,8 +171,10 @@ class ConstMatcher(LeafMatcher):
         """True if the node has the literal value."""
         wanted = self.pattern.literal
         value = wanted.value if isinstance(wanted, Literal) else wanted
-        if not (equal_literal(value, node.attrs["value"]) or equal_in_single(value, node)):
-            return search.miss(self.pattern, node, "value", value, node.attrs["value"])
+        if not is_literal(value, node):
+            actual = node.attrs["value"]
+            expected = f"{value}, which broadcasts nothing" if equal_literal(value, actual) else value
+            return search.miss(self.pattern, node, "value", expected, actual)
         return True
 
 

@@ -103,7 +103,8 @@ class Const(Leaf):
 
     Numbers compare by value in the graph's dtype: a float of arithmetic in float32, float16 or bfloat16 in single
     precision, so that ``pat.Const(2 ** 0.5)`` is the 1.4142135 of a Relax module. They match a tensor that is filled
-    with them. In a target it is a new literal; ``dtype`` makes it a tensor of that dtype.
+    with them, where that broadcasts no other operand. In a target it is a new literal; ``dtype`` makes it a tensor of
+    that dtype.
     """
 
     __slots__ = ("literal",)

@@ -38,7 +38,7 @@ from gsl.prove.poly import (
 from gsl.prove.tensor import Calculation, Family, FamilyBindings, FamilyEvaluator, Real, Tensor, real, within
 from gsl.prove.terms import SumTerm
 from gsl.rewrite import Subst
-from gsl.spec import TABLE, OpSpec
+from gsl.spec import TABLE, OpSpec, Trait
 
 OPERAND_RANKS: Mapping[str, tuple[tuple[int, ...], ...]] = {
     **{f"nn.conv{n}d{end}": ((n + 2,), (n + 2,)) for n in (1, 2, 3) for end in ("", "_transpose")},
@@ -147,6 +147,14 @@ class SourceSide:
                     for p in pattern.choices)  # fmt: skip
         return plain and not self.asked & {pattern, *pattern.choices}
 
+    def _is_number(self, pattern: Pattern) -> bool:
+        """True for a wanted number that nothing else uses: a tensor that is filled with it broadcasts nothing, so its
+        axes do not matter."""
+        if not isinstance(pattern, pat.Const) or not isinstance(pattern.literal, Ast) or pattern.guard is not None:
+            return False
+        used = [child for parent in self.rule.plan.patterns for child in parent.children()]
+        return used.count(pattern) == 1 and pattern not in {*self.asked, *pat.walk(*self.rule.target.outputs)}
+
     def _leaf(self, pattern: pat.Leaf, ranks: Sequence[int]) -> Matched:
         literal = pattern.literal if isinstance(pattern, pat.Const) else None
         guard, value = pattern.guard, None
@@ -205,8 +213,10 @@ class SourceSide:
         spec = TABLE[name]
         if not known(name):
             raise Unproved(f"{name} has no meaning as an expression of indices")
-        ranks = OPERAND_RANKS.get(name, ())
+        ranks: Sequence[Sequence[int] | None] = OPERAND_RANKS.get(name, ())
         assert pattern.operands is not None
+        if Trait.BROADCASTING in spec.traits:
+            ranks = [(0,) if self._is_number(operand) else None for operand in pattern.operands]
         operands = tuple(
             self.node(operand, ranks[place] if place < len(ranks) else None)
             for place, operand in enumerate(pattern.operands)

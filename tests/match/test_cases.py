@@ -445,6 +445,25 @@ def test_a_float_of_the_graph_whose_use_is_not_known() -> None:
     assert names(opaque, pat.Const(math.sqrt(2))) == names(untyped, pat.Const(math.sqrt(2))) == []
 
 
+@pytest.mark.parametrize(
+    ("shape", "literal", "is_match"),
+    [
+        ((3, 4), (3, 1), True), ((3, 4), (4,), True), ((1, 4), (1, 1), True),
+        ((1, 4), (3, 1), False), ((4,), (1, 4), False), ((), (1,), False),
+    ],
+)  # fmt: skip
+def test_a_tensor_that_broadcasts_others_is_no_number(
+    shape: tuple[int, ...], literal: tuple[int, ...], is_match: bool
+) -> None:
+    """A sum over its axes would be the sum of more elements."""
+    x = pat.Wildcard()
+    for wanted in (2.0, pat.Const(attr.Len(x.shape[:0]) + 2.0)):
+        view = graph(lambda b: b.call("multiply", b.input("x", *shape), b.const(full(literal, 2.0))))
+        assert bool(names(view, x * wanted)) is is_match
+    chosen = graph(lambda b: b.call("where", b.input("c", 3, 1), b.input("x", 1, 4), b.const(full((3, 4), 2.0))))
+    assert names(chosen, op.Where(pat.Wildcard(), x, 2.0))
+
+
 @pytest.mark.torch
 def test_a_literal_of_a_type_that_numpy_lacks() -> None:
     import torch

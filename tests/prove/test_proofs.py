@@ -34,6 +34,12 @@ def test_rules_of_the_book_are_proved(name: str) -> None:
 
 
 
+def test_a_number_broadcasts_nothing() -> None:
+    plain, x = {"axis": (0,), "keepdims": False, "exclude": False}, pat.Wildcard(ndim=2)
+    found = prove(Subst(op.Sum(x * 2.0, **plain), op.Sum(x, **plain) * 2.0, name="sum"))
+    assert isinstance(found, Proof), str(found)
+
+
 LONGER = ("rms-norm", "layer-norm-variance", "group-norm-affine")
 IDIOM_NAMES = ("softmax-exp", *(pytest.param(name, marks=pytest.mark.long) for name in LONGER))
 
