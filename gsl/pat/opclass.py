@@ -27,7 +27,7 @@ def resolve(op: Any) -> OpSpec | Op:
     spec = getattr(op, "spec", op)  # a class of gsl.op holds its declaration
     if isinstance(spec, OpSpec):
         return spec
-    if isinstance(op, str) and "::" in op:
+    if isinstance(op, str) and ("::" in op or (op.startswith("relax.") and find(op.removeprefix("relax.")) is None)):
         try:
             return overload_of(op)  # type: ignore[no-any-return]
         except LookupError as error:

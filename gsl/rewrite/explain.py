@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -188,6 +188,7 @@ def explain(
     present = [p for p in plan.anchors if nodes[p]]
     hint = BIAS if _adds_to_product(plan.patterns) and "nn.bias_add" in by_op else (
         _in_training(absent, graph) or _written(absent, graph) or _read(plan.natives, absent, graph)
+        or _other_product(absent, by_op)
     )
     if not present:
         return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
@@ -280,6 +281,20 @@ def _read(natives: Iterable[Call], absent: Sequence[str], graph: Graph) -> str:
             if isinstance(target, Hashable) and target in wanted:
                 return f"%{node.name} is a call of {wanted[target].label}, which the graph shows as one of {node.op}"
     return ""
+
+
+_OTHER_PRODUCTS: Final = {
+    "nn.dense": ("matmul", "a product with a second operand that is not transposed is op.Matmul(x, w)"),
+    "matmul": ("nn.dense", "a product with a transposed second operand, as of nn.Linear, is op.Dense(x, w)"),
+    "nn.batch_matmul": ("matmul", "torch.bmm is op.Matmul(x, y); op.BatchMatmul(x, y) is bmm(x, y.mT)"),
+}
+"""The products that models have in place of others, with what tells them apart."""
+
+
+def _other_product(absent: Sequence[str], present: Container[Any]) -> str:
+    """The hint that the graph has another product of matrices than the source."""
+    found = [_OTHER_PRODUCTS[name] for name in absent if name in _OTHER_PRODUCTS]
+    return next((hint for other, hint in found if other in present), "")
 
 
 def _by_keyword(misses: Iterable[Miss]) -> str:

@@ -12,6 +12,8 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gsl.errors import nearest
+
 
 class Parameter(NamedTuple):
     """A parameter of an operator of torch, as its schema has it."""
@@ -156,8 +158,8 @@ def overload_of(target: Any) -> Any:
     """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
 
-    ``"onnx::TopK"`` and ``"com.microsoft::BiasGelu"`` stand for operators of ONNX. LookupError for a name under which
-    torch has no operator.
+    ``"onnx::TopK"`` and ``"com.microsoft::BiasGelu"`` stand for operators of ONNX, ``"relax.sort"`` for one of TVM.
+    LookupError for a name under which the framework has no operator.
     """
     if isinstance(target, str):
         return _overload_named(target)
@@ -171,6 +173,12 @@ def overload_of(target: Any) -> Any:
 
 
 def _overload_named(name: str) -> Any:
+    if name.startswith("relax."):
+        from tvm.ir import Op
+
+        if name not in Op.list_op_names():
+            raise LookupError(f"TVM has no operator {name!r}: {nearest(name, Op.list_op_names())}")
+        return Op.get(name)
     space, _, rest = name.partition("::")
     if space == "onnx" or "." in space:
         # Domains are named as hosts are, but for that of ONNX itself.

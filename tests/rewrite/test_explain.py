@@ -270,6 +270,20 @@ def test_the_hint_that_an_addition_is_a_bias(source: pat.Pattern, added: str, to
     assert ("hint: a vector that is added along the last axis of a product is a bias" in explained) is told
 
 
+@pytest.mark.parametrize(
+    ("source", "product", "told"),
+    [
+        (op.Dense(x, y), "matmul", "a product with a second operand that is not transposed is op.Matmul(x, w)"),
+        (op.Matmul(x, y), "nn.dense", "a product with a transposed second operand, as of nn.Linear, is op.Dense(x, w)"),
+        (op.BatchMatmul(x, y), "matmul", "torch.bmm is op.Matmul(x, y)"),
+        (op.BatchMatmul(x, y), "nn.dense", None),
+    ],
+)
+def test_the_hint_that_a_product_is_another_one(source: pat.Pattern, product: str, told: str | None) -> None:
+    explained = text(Subst(source, x), graph(lambda b: b.call(product, b.input("x", 3, 3), b.input("y", 3, 3))))
+    assert f"hint: {told}" in explained if told else "hint" not in explained
+
+
 @pytest.mark.torch
 def test_the_hint_that_numbers_of_native_calls_are_given_by_keyword() -> None:
     import torch

@@ -16,7 +16,7 @@ from tvm.script import relax as R
 
 import gsl.relax
 from gsl import RuleSet, Subst, Workload, op, pat
-from gsl.errors import FrontEndError, UntypedWarning
+from gsl.errors import FrontEndError, PatternError, UntypedWarning
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType
 from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, normed, tensor
@@ -403,8 +403,10 @@ def test_a_native_operator_is_matched_and_made() -> None:
     made = rewritten(Subst(op.Exp(X), pat.Call(sort, X, axis=-1, descending=True), name="sorted"), module)
     assert lines(made) == ["sort = sort(x)"]
     assert bool(bindings(made)[0].value.attrs.descending)
-    back = Subst(pat.Call(sort, X, descending=True), op.Exp(X), name="unsorted")
+    back = Subst(pat.Call("relax.sort", X, descending=True), op.Exp(X), name="unsorted")
     assert "exp(x)" in lines(rewritten(back, made))[0]
+    with pytest.raises(PatternError, match=r"TVM has no operator 'relax.sorted': did you mean 'relax.sort'"):
+        pat.Call("relax.sorted", X)
 
 
 def test_functions_are_matched_by_their_names() -> None:
