@@ -19,6 +19,7 @@ class Operator:
 
     def __init__(self, spec: OpSpec) -> None:
         self.spec = spec
+        self.__name__ = spec.cls
         attrs = (name if a.default is REQUIRED else f"{name}={a.default!r}" for name, a in spec.attrs.items())
         self.__doc__ = f"{spec.name}({', '.join((*spec.operands, *attrs))})"
 

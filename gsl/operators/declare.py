@@ -120,6 +120,7 @@ class UserOperator(op.Operator):
         """The function that graphs of ``torch.compile`` call: the operator as soon as there is one. That of one that
         writes is its meaning."""
         self.__name__ = function.__name__
+        self.__wrapped__ = function  # which has its signature
         self.__doc__ = function.__doc__ or self.__doc__
 
     def __repr__(self) -> str:

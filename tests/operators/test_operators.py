@@ -116,6 +116,19 @@ def test_recognise_and_lower() -> None:
     assert recognise(new).trace.count("recognise rms_norm") == 0
 
 
+def test_it_is_a_program_of_a_rule() -> None:
+    def otherwise(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
+        return weight * x / torch.sqrt((x * x).mean(-1, keepdim=True) + eps)
+
+    class Otherwise(Written):
+        def forward(self, x: Tensor) -> Tensor:
+            return otherwise(torch.relu(x), self.weight, eps=1e-5)
+
+    rule = Subst.from_programs(otherwise, rms_norm, x="*b d", weight="d")
+    assert str(rule(exported(Otherwise()))) == TEXT
+    assert op.Add.__name__ == "Add"
+
+
 def test_the_rules_are_like_any_other() -> None:
     recognise = rms_norm.recognise()
     assert "gsl_tests::rms_norm(x0, x3, eps=x2.value)" in str(recognise)
