@@ -16,7 +16,7 @@ from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.machine import CaptureError, devices, machine, threads_of
-from gsl.cost.model import Kernels, Measured, Model, WantedCost, model_of
+from gsl.cost.model import Analytic, Kernels, Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
@@ -115,7 +115,8 @@ def optimize(
     ``rules`` are a set of rules, or several that are applied one after the other; the rule book's unless given.
     ``cost`` is that of ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in
     turns, with ``"kernels"`` as CUDA graphs: the new one is the result if its numbers agree, and it is faster in the
-    median and by more than chance (by the ranks of the times). Otherwise it is the program that was given.
+    median and by more than chance (by the ranks of the times). Otherwise it is the program that was given. Where
+    ``cost`` is a function, that decides, and nothing is timed.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
     largest magnitude of that output, on the inputs or on all those of ``calibration``. So are the numbers compared
@@ -329,6 +330,8 @@ class _Optimization:
         best = finalists[0]
         if self._whole(best) is self.workload:
             return _End(best, False, "no rule pays here, so the program is what it was")
+        if not isinstance(self.model, (Measured, Analytic)):
+            return self._end_by_costs(best)
         instead, how = "", " in a CUDA graph" if self._captures else ""
         if known is not None and known.before is not None and known.after is not None:
             is_same = known.values is not None and known.values == self._values
@@ -354,6 +357,21 @@ class _Optimization:
             reason = "the new program is not faster as a whole, so the old one stays"
             return _End(best, False, reason, before, after, wrong)
         return _End(best, True, f"{before.median / after.median:.2f} times faster{how}", before, after, wrong, instead)
+
+    def _end_by_costs(self, best: Candidate) -> _End:
+        """The cheapest program by a function of the user's, which need not be about time, if its numbers are right."""
+        gain = f"cost {self.model.costs(self.workload).total:.4g} -> {best.costs.total:.4g}"
+        try:
+            _ = self.inputs.expected
+        except Exception as error:
+            reason = f"{gain}; not compared, because the old program can't be run: {type(error).__name__}: {error}"
+            return _End(best, True, reason)
+        running, failure = self._running([best])
+        found = self._compared(best) if running else _Compared(best, None, failure)
+        if found.reason:
+            reason = f"{found.reason}, so the old program stays"
+            return _End(best, False, reason, error=found.error, instead=found.reason, is_wrong=True)
+        return _End(best, True, gain, error=found.error)
 
     def _running(self, programs: Sequence[Candidate]) -> tuple[list[Candidate], str]:
         """The programs that can be run, and the reason why the last one of the others can't: a framework may lack a

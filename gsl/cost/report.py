@@ -35,7 +35,8 @@ class OptimizeReport:
     costs_after: Costs
     """The cost of the new program's calls, even if that program was not taken."""
     before: Timing | None
-    """The time of the whole program; ``None`` where no rule is worth anything, so that nothing was timed."""
+    """The time of the whole program; ``None`` where nothing was timed, as no rule is worth anything, or the cost is a
+    function."""
     after: Timing | None
     """The time of the whole new program, even if it was not taken."""
     error: float | None

@@ -239,11 +239,34 @@ def test_what_is_not_faster_is_given_back(monkeypatch: pytest.MonkeyPatch) -> No
     wl = chain(torch.relu, torch.relu)
     both = [Timing((1.0, 1.0, 1.0)), Timing((1.0, 1.1, 0.9))]
     monkeypatch.setattr("gsl.cost.optimization.in_turns", lambda *_: both)
-    new, report = gsl.optimize(wl, rules=RELU_RELU, cost=priced())
+    new, report = gsl.optimize(wl, rules=RELU_RELU, cost="analytic")
     assert new is wl
     assert not report.taken
     assert "not faster as a whole" in report.decision
     assert report.speedup == 1.0
+
+
+def test_a_function_decides_and_not_time() -> None:
+    wl = chain(torch.relu, torch.tanh)
+    new, report = gsl.optimize(wl, rules=SPLIT_RELU, cost=lambda node: float(node.op == "nn.relu"))
+    assert new.op_counts()["nn.relu"] == 0
+    assert (report.taken, report.decision, report.before) == (True, "cost 1 -> 0", None)
+
+
+def test_it_does_so_of_objects_that_can_not_be_run() -> None:
+    class Task:
+        def __init__(self, *inputs: Task) -> None:
+            self.inputs = inputs
+
+    class Both(Task): ...
+
+    wl = Workload.from_nodes(
+        [Both(Both(Task()))], operands=lambda task: task.inputs, rebuild=lambda kind, inputs, attrs, old: kind(*inputs)
+    )
+    once = Subst(pat.Call(Both, pat.Call(Both, x)), pat.Call(Both, x), name="once")
+    new, report = gsl.optimize(wl, rules=once, cost=lambda node: 1.0)
+    assert len(new.native[0].inputs[0].inputs) == 0
+    assert "cost 3 -> 2; not compared, because the old program can't be run: " in report.decision
 
 
 def test_rules_that_do_not_pay_are_not_told_as_kept_when_the_whole_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -645,6 +668,7 @@ def test_a_new_program_that_is_no_cuda_graph_is_not_taken(captures: Captures, mo
     wl = slow()
     model = Timed(lambda node: 1.0, 0.0)
     monkeypatch.setattr("gsl.cost.optimization.Kernels", Timed)
+    monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
     monkeypatch.setattr(Timed, "check", lambda *_: None, raising=False)
     captures.failing = 3  # the old program, the old one again, the new one
     new, report = gsl.optimize(wl, rules=RELU_RELU, cost=model, budget=20)
