@@ -158,7 +158,8 @@ def overload_of(target: Any) -> Any:
     """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
 
-    ``"onnx::TopK"`` and ``"com.microsoft::BiasGelu"`` stand for operators of ONNX, ``"relax.sort"`` for one of TVM.
+    ``"onnx::TopK"``, ``"com.microsoft::BiasGelu"`` and ``"onnx::mine::Scale"`` stand for operators of ONNX,
+    ``"relax.sort"`` for one of TVM.
     LookupError for a name under which the framework has no operator.
     """
     if isinstance(target, str):
@@ -181,15 +182,19 @@ def _overload_named(name: str) -> Any:
         return Op.get(name)
     space, _, rest = name.partition("::")
     if space == "onnx" or "." in space:
-        # Domains are named as hosts are, but for that of ONNX itself.
-        return OnnxOp(rest, "" if space in ("onnx", "ai.onnx") else space)
+        # Domains are named as hosts are, but for that of ONNX itself. Others stand behind that.
+        domain, _, rest = rest.rpartition("::")
+        return OnnxOp(rest, domain or ("" if space in ("onnx", "ai.onnx") else space))
     import torch
 
     packet_name, _, overload = rest.partition(".")
     packet = getattr(getattr(torch.ops, space), packet_name, None) if packet_name.isidentifier() else None
     found = packet if packet is None or not overload else getattr(packet, overload, None)
     if found is None:
-        raise LookupError(f"torch has no operator {name!r}; the module that defines it has to be imported before")
+        raise LookupError(
+            f"torch has no operator {name!r}; the module that defines it has to be imported before (one of ONNX "
+            f"in a domain without a dot is 'onnx::{name}')"
+        )
     return overload_of(found)
 
 

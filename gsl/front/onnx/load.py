@@ -125,6 +125,14 @@ def is_alias(node: ir.Node) -> bool:
     return source is not None and (producer is None or is_constant(producer) or source.is_graph_output())
 
 
+def why_unread(node: Node) -> str:
+    """The reason why an opaque node is no canonical call, where that is for want of a type."""
+    unknown = next((operand.name for operand in node.operands if operand.type is None), None)
+    if unknown is None or not isinstance(node.op, OnnxOp) or node.op.domain or node.op.name not in spellings.READERS:
+        return ""
+    return f"the type of {unknown} is not known: declare it in the model, or the operator that makes it (gsl.operator)"
+
+
 class OnnxLoader(Loader):
     """Builds the view of the main graph of a model. It is the scope of readings, too."""
 

@@ -19,7 +19,7 @@ from gsl.front.onnx import run
 from gsl.front.onnx.bodies import with_bodies, with_functions
 from gsl.front.onnx.files import checked, deserialised, in_memory, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
-from gsl.front.onnx.load import OnnxLoader, weights_of
+from gsl.front.onnx.load import OnnxLoader, weights_of, why_unread
 from gsl.front.onnx.outline import may_have
 from gsl.front.onnx.spellings import OnnxTarget
 from gsl.front.onnx.steps import OnnxSteps
@@ -86,6 +86,10 @@ class OnnxProgram(Extended):
         inputs = [(value, loader.type_of(value)) for value in self._model.graph.inputs]
         graph.writable = partial(try_call, OnnxTarget(loader.opset, inputs))
         return graph
+
+    def why_unread(self) -> Callable[[Node], str]:
+        """A function that tells why an opaque node of a view has no canonical reading."""
+        return why_unread
 
     def may_have(self, fits: Callable[[Below], bool]) -> bool:
         """False if nothing fits in the view, nor in that of a graph within nodes or of a function."""

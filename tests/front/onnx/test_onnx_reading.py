@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 
 from gsl import Subst, Workload, op, pat
-from gsl.errors import FrontEndError, UntypedWarning
+from gsl.errors import FrontEndError, PatternError, UntypedWarning
 from gsl.front.onnx import load, spellings
 from gsl.operators import ort
 from tests.front.onnx.onnx_helpers import check, model, workload
@@ -20,6 +20,20 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
     "a number that is an initialiser": (
         {"body": "y = Mul(x, two)", "more": "float two = {2.0}"},
         "%y: float32[2, 3] = multiply(%x, 2.0)",
+    ),
+    "a number that has an axis": (
+        {"body": "y = Mul(x, two)", "more": "float[1] two = {2.0}"},
+        "%y: float32[2, 3] = multiply(%x, 2.0)",
+    ),
+    "an element that has more axes than the tensor beside it": (
+        {"body": "y = Mul(x, two)", "more": "float[1,1,1] two = {2.0}", "outputs": "float[1,2,3] y"},
+        "%two: float32[1, 1, 1] = param\n%y: float32[1, 2, 3] = multiply(%x, %two)",
+    ),
+    "a bias of one element": (
+        {"body": "product = MatMul(x, w) y = Add(product, b)", "inputs": "float[2,3] x, float[3,1] w",
+         "more": "float[1] b = {2.0}", "outputs": "float[2,1] y"},
+        "%b: float32[1] = param\n%product: float32[2, 1] = matmul(%x, %w)\n"
+        "%y: float32[2, 1] = nn.bias_add(%product, %b)",
     ),
     "a number that is a constant": (
         {"body": "half = Constant<value_float: float = 0.1>() y = Add(x, half)"},
@@ -207,6 +221,8 @@ def test_weights_are_read_when_somebody_asks(iterative: bool) -> None:
 def test_what_no_row_reads_says_why() -> None:
     report = str(workload("y = Softsign(x)").unread())
     assert "onnx::Softsign" in report
+    report = str(workload("a = mine.Twice(x) y = Relu(a)", others=', "mine" : 1').unread())
+    assert "onnx::Relu: %y\n    the type of a is not known: declare it in the model" in report
 
 
 def test_it_runs_and_evaluates() -> None:
@@ -267,6 +283,14 @@ def test_the_type_of_a_new_call_that_nobody_knows() -> None:
     rule = Subst(op.ReLU(op.ReLU(x)), pat.Call("my.domain::Twice", x), name="twice")
     with pytest.warns(UntypedWarning, match=r"the type of my.domain::Twice does not follow .* that of %y, float32"):
         assert rule(workload("a = Relu(x) y = Relu(a)")).trace.count() == 1
+
+
+def test_a_domain_without_a_dot() -> None:
+    wl = workload("a = Relu(x) y = mine.Twice(a)", others=', "mine" : 1')
+    x = pat.Wildcard()
+    assert len(list(Subst(pat.Call("onnx::mine::Twice", op.ReLU(x)), x).match(wl))) == 1
+    with pytest.raises(PatternError, match=r"torch has no operator .mine::Twice.* is .onnx::mine::Twice"):
+        pat.Call("mine::Twice", pat.Wildcard())
 
 
 @pytest.mark.parametrize("name", ["n", "unknown_1", "unknown_1_"])

@@ -138,13 +138,14 @@ class OnnxCall:
         unread_unless(found is not None)
         return found
 
-    def operand(self, place: int) -> Any:
-        """An operand, as a literal if it is a number that is written in the model."""
+    def operand(self, place: int, axes: int = 0) -> Any:
+        """An operand, as a literal if it is a number that is written in the model, also with so many axes at most."""
         value = self.inputs[place]
-        type = self.scope.type_of(value)
-        if isinstance(type, TensorType) and type.ndim:
+        shape = getattr(self.scope.type_of(value), "shape", ())
+        if len(shape) > axes or set(shape) - {1}:
             return value
-        found = plain_number(self.constant(place))
+        array = self.constant(place)
+        found = None if array is None else plain_number(array.reshape(()))
         return value if found is None else LiteralOperand(found)
 
     def producer(self, value: Any) -> ir.Node | None:
@@ -205,8 +206,10 @@ def same(
 
 
 def arithmetic(r: OnnxCall) -> tuple[Any, ...]:
-    """The operands with a literal for each number beside a tensor."""
-    found = [r.operand(place) for place in range(len(r.inputs))]
+    """The operands with a literal for each number beside a tensor, and each element of no more axes than that."""
+    types = [r.scope.type_of(value) for value in r.inputs]
+    ranks = [len(type.shape) for type in types if isinstance(type, TensorType) and set(type.shape) - {1}]
+    found = [r.operand(place, max(ranks, default=0)) for place in range(len(r.inputs))]
     if all(isinstance(operand, LiteralOperand) for operand in found):
         return r.inputs
     return tuple(found)
