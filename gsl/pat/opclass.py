@@ -14,7 +14,7 @@ from gsl.graph import Op, op_name
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
 from gsl.pat.base import restore, state_of
 from gsl.spec import TABLE, DeclaredSpec, OperatorName, OpSpec, Trait, find
-from gsl.spec.natives import OnnxOp, OpName, TVMFunction, overload_of, same_function
+from gsl.spec.natives import OnnxOp, OpName, TVMFunction, is_of_tvm, overload_of, same_function
 
 _KINDS = frozenset((CONST, GETITEM, INPUT, PARAM, TUPLE))
 
@@ -27,13 +27,13 @@ def resolve(op: Any) -> OpSpec | Op:
     spec = getattr(op, "spec", op)  # a class of gsl.op holds its declaration
     if isinstance(spec, OpSpec):
         return spec
-    if isinstance(op, str) and ("::" in op or (op.startswith("relax.") and find(op.removeprefix("relax.")) is None)):
-        try:
-            return overload_of(op)  # type: ignore[no-any-return]
-        except LookupError as error:
-            raise PatternError.here(str(error)) from None
     if isinstance(op, str):
         found = find(op)
+        if found is None and ("::" in op or (is_of_tvm(op) and find(op.removeprefix("relax.")) is None)):
+            try:
+                return overload_of(op)  # type: ignore[no-any-return]
+            except LookupError as error:
+                raise PatternError.here(str(error)) from None
         if found is None:
             raise PatternError.here(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
         return found

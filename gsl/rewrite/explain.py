@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gsl.draw import FAILED, PALETTE, Drawing, Figure, Mark, Paint, Panel, Style, page, region, saved, tint, wrapped
 from gsl.draw.rule import drawn_names, source_panel
-from gsl.graph import LEAVES, Graph, Node, op_name
+from gsl.graph import CONST, LEAVES, Graph, Node, op_name
 from gsl.match import Match, MatchSearch, Miss
 from gsl.pat import Alt, Call, Const, OpClass, Pattern, Repeat, Seq
 from gsl.rewrite.check import Refusal
@@ -327,6 +327,8 @@ def _between(misses: Iterable[Miss]) -> str:
 def _twice(misses: Iterable[tuple[Miss, Attempt]]) -> str:
     """The hint that the graph computes a value twice, where a pattern wants one node to have several users."""
     for miss, attempt in misses:
+        if miss.what == "same node" and miss.node is not None and miss.node.op == CONST:
+            return "a literal may be a node for each use: give each a pattern, and write p.value == q.value in where="
         if miss.what in ("same node", "overlap", "instances"):
             for node in dict.fromkeys(attempt.bound.values()):
                 if other := equal_to(node, {}):

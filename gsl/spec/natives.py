@@ -159,7 +159,7 @@ def overload_of(target: Any) -> Any:
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
 
     ``"onnx::TopK"``, ``"com.microsoft::BiasGelu"`` and ``"onnx::mine::Scale"`` stand for operators of ONNX,
-    ``"relax.sort"`` for one of TVM.
+    ``"relax.sort"`` and ``"qnn.quantize"`` for those of TVM.
     LookupError for a name under which the framework has no operator.
     """
     if isinstance(target, str):
@@ -173,8 +173,16 @@ def overload_of(target: Any) -> Any:
     return _main_overload(target) if isinstance(target, torch._ops.OpOverloadPacket) else target
 
 
-def _overload_named(name: str) -> Any:
+def is_of_tvm(name: str) -> bool:
+    """True for the name of an operator of TVM: one of Relax, or what an imported TVM knows beside it."""
     if name.startswith("relax."):
+        return True
+    tvm = sys.modules.get("tvm.ir")
+    return tvm is not None and name in tvm.Op.list_op_names()
+
+
+def _overload_named(name: str) -> Any:
+    if "::" not in name:
         from tvm.ir import Op
 
         if name not in Op.list_op_names():

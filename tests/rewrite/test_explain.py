@@ -293,6 +293,12 @@ def test_the_hint_that_numbers_of_native_calls_are_given_by_keyword() -> None:
     assert "given by keyword, as k=2" in text(Subst(op.ReLU(pat.Call(topk, x, 2)), op.Tanh(x)), found)
 
 
+def test_the_hint_that_a_literal_is_a_node_for_each_use() -> None:
+    scale = pat.Const()
+    found = graph(lambda b: b.call("divide", b.call("multiply", b.input("x", 4), b.const(2.0)), b.const(2.0)))
+    assert "write p.value == q.value in where=" in text(Subst(x * scale / scale, x), found)
+
+
 def test_the_hint_that_a_value_is_computed_twice() -> None:
     def make(b: Builder) -> list[Any]:
         data = b.input("x", 4)
