@@ -16,7 +16,7 @@ from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.machine import CaptureError, devices, machine, threads_of
-from gsl.cost.model import Analytic, Kernels, Measured, Model, WantedCost, model_of
+from gsl.cost.model import Kernels, Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
@@ -330,7 +330,7 @@ class _Optimization:
         best = finalists[0]
         if self._whole(best) is self.workload:
             return _End(best, False, "no rule pays here, so the program is what it was")
-        if not isinstance(self.model, (Measured, Analytic)):
+        if best.costs.unit != "s":
             return self._end_by_costs(best)
         instead, how = "", " in a CUDA graph" if self._captures else ""
         if known is not None and known.before is not None and known.after is not None:
