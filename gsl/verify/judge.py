@@ -23,16 +23,16 @@ from gsl.verify.verdict import MINIMUM, Counterexample, Mutants, Refuted, Sugges
 
 MORE = 100
 """The largest number of instances that are evaluated after a counterexample, to tell failing instances from passing
-ones; and of those that test a condition."""
+ones; and the least number of those that test a condition."""
 AGAIN = 50
 """The number of instances of another seed that test a condition."""
 SOME = 20
 """The number of them after which is asked if more are needed."""
 SMALL = 40
 """The number of instances among which the smallest counterexample is looked for."""
-MOST_REFUSED = 60
-"""A condition with which so many more instances are refused than evaluated is not tested further."""
-CONDITIONS = 6
+MORE_IN_VAIN = 2
+"""A condition with which so many times as many instances are made in vain as without it is not tested further."""
+CONDITIONS = 12
 """The number of conditions that are tried as the missing one."""
 FEW_ATTEMPTS = 4
 """The number of attempts to generate an instance where there may be none."""
@@ -88,18 +88,18 @@ def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, sugges
     if isinstance(verdict, Refuted):
         search.compare = _on_tensors(compare)
         _more(search, SMALL)
-        missing = cache(partial(_missing, search, min(MORE, max_examples), compare)) if suggest else None
+        missing = cache(partial(_missing, search, max_examples, compare)) if suggest else None
         verdict = replace(verdict, counterexample=_least(search), missing=missing)
     if isinstance(verdict, Supported):
         verdict = replace(verdict, evidence=replace(verdict.evidence, at_corners=partial(corners, search)))
     return verdict
 
 
-def _missing(search: CounterexampleSearch, most: int, compare: Compare) -> Suggestion | None:
+def _missing(search: CounterexampleSearch, max_examples: int, compare: Compare) -> Suggestion | None:
     """The condition that the refuted rule of a search lacks."""
     with one_thread():
-        _contrast(search, most)
-        return _suggestion(search, compare)
+        _contrast(search, min(MORE, max_examples))
+        return _suggestion(search, max(MORE, max_examples), compare)
 
 
 def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTEMPTS) -> Verdict:
@@ -190,45 +190,44 @@ def _contrast(search: CounterexampleSearch, most: int) -> None:
         _more(search)
 
 
-def _suggestion(search: CounterexampleSearch, compare: Compare) -> Suggestion | None:
+def _suggestion(search: CounterexampleSearch, examples: int, compare: Compare) -> Suggestion | None:
     """The weakest condition that tells failing from passing instances and makes the rule supported.
 
     A rule that still fails with a condition gives further failing instances, which the next one has to exclude.
+    Passing ones are those of the rule without any, on which the weakest condition holds most often.
     """
     failing = [found.before for found, _ in search.different]
-    passing = list(search.equal)
     tried: set[str] = set()
     while len(tried) < CONDITIONS:
-        new = (found for found in suggestions(search.rule, failing, passing) if found[2] not in tried)
+        new = (found for found in suggestions(search.rule, failing, search.equal) if found[2] not in tried)
         guarded, condition, text, names = next(new, (None, None, "", {}))
         if guarded is None:
             return None
         tried.add(text)
-        verdict = _confirmed(search, compare, guarded, failing, passing)
+        verdict = _confirmed(search, compare, guarded, examples, failing)
         if verdict is not None:
             return Suggestion(condition, text, names, verdict)
     return None
 
 
 def _confirmed(
-    search: CounterexampleSearch, compare: Compare, guarded: Subst, failing: list[Graph], passing: list[Graph]
+    search: CounterexampleSearch, compare: Compare, guarded: Subst, examples: int, failing: list[Graph]
 ) -> Supported | None:
-    """The verdict on the rule with a condition, if it is supported, by instances of another seed as well.
+    """The verdict on the rule with a condition, if it is supported: by the instances by which the rule that has it is
+    verified, and by some of another seed.
 
-    Instances that are found on the way are added to the failing and the passing ones.
+    Failing instances that are found on the way are added to the others.
     """
     inner = CounterexampleSearch(guarded, compare, search.seed)
-    inner.most_refused = MOST_REFUSED
+    # A target that is wrong itself has the type of the source in few cases, and in fewer still with a condition; one
+    # that hardly an instance satisfies tells little.
+    inner.most_in_vain = MORE_IN_VAIN * max(1.0, search.in_vain / max(1, search.evaluated))
     again = CounterexampleSearch(guarded, search.compare, search.seed + 1)
-    verdict = _judge(inner, MORE)
-    # A target that is wrong itself has the type of the source in few cases, and in fewer still with a condition.
-    usual = max(1.0, search.counts["refused"] / max(1, search.evaluated))
-    wrong_target = inner.counts["refused"] > 2 * usual * inner.evaluated
-    confirmed = isinstance(verdict, Supported) and not wrong_target and isinstance(_judge(again, AGAIN), Supported)
-    for searched in (inner, again):
-        failing += [found.before for found, _ in searched.different]
-        passing += searched.equal
-    return verdict if confirmed and isinstance(verdict, Supported) else None
+    verdict = _judge(inner, examples)
+    stands = isinstance(verdict, Supported) and not inner.is_vain
+    stands = stands and isinstance(_judge(again, AGAIN), Supported)
+    failing += [found.before for searched in (inner, again) for found, _ in searched.different]
+    return verdict if stands and isinstance(verdict, Supported) else None
 
 
 def _mutants(rule: Subst, max_examples: int, seed: int, compare: Compare) -> Mutants:

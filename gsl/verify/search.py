@@ -22,7 +22,7 @@ from gsl.verify.models import Comparison
 from gsl.verify.shapes.conv import DRAWN
 from gsl.verify.skeleton import describe
 from gsl.verify.solve import OWN, free_leaves, others
-from gsl.verify.verdict import Evidence
+from gsl.verify.verdict import MINIMUM, Evidence
 
 # ---------------------------------------------------------------- one instance
 
@@ -102,12 +102,22 @@ class CounterexampleSearch:
         self._sizes: set[int] = set()
         self._dtypes: set[str] = set()
         self._chance: float | None = None
-        self.most_refused: float = inf
-        """The search ends when so many more instances were refused than evaluated."""
+        self.most_in_vain: float = inf
+        """The search ends when so many times as many instances were made in vain as were evaluated."""
 
     @property
     def evaluated(self) -> int:
         return self.counts["equal"] + self.counts["different"]
+
+    @property
+    def in_vain(self) -> int:
+        """The number of instances that were made, and refused or not matched."""
+        return self.counts["refused"] + self.counts["unmatched"]
+
+    @property
+    def is_vain(self) -> bool:
+        """True if too many instances were made in vain, after a few."""
+        return self.in_vain > self.most_in_vain * max(self.evaluated, MINIMUM)
 
     def run(self, examples: int, *, until_different: bool, attempts: int = ATTEMPTS) -> None:
         """Evaluate so many more instances, or until one is found on which the sides differ.
@@ -117,7 +127,7 @@ class CounterexampleSearch:
         wanted = self.evaluated + examples
         last = self.attempts + attempts * examples
         while self.attempts < last and self.evaluated < wanted and not (until_different and self.different):
-            if self.counts["refused"] - self.evaluated > self.most_refused:
+            if self.is_vain:
                 return
             self.step()
 

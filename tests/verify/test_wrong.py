@@ -18,6 +18,7 @@ import torch
 from gsl import Refuted, Subst, Supported, attr, op, pat
 from gsl.verify import Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
+from gsl.verify.mutate import rebuilt
 from gsl.verify.suggest import names_of
 from tests.verify.wrong import WRONG, padded_twice
 
@@ -147,11 +148,14 @@ def test_patterns_of_one_line_have_names_of_their_own() -> None:
 
 def test_two_conditions_that_only_together_tell_are_suggested() -> None:
     """A positive factor, and no integers of 8 bits, which wrap: neither of these alone is enough."""
-    found = WRONG["scale through relu"].make().verify()
+    rule = WRONG["scale through relu"].make()
+    found = rule.verify()
     assert isinstance(found, Refuted)
     assert found.suggestion is not None
     assert "c.value > 0) & (" in found.suggestion.text
     assert "dtype" in found.suggestion.text
+    adopted = rebuilt(rule, more=[found.suggestion.condition]).verify()
+    assert adopted.title == found.suggestion.verdict.title == "supported by 200 instances", str(adopted)
 
 
 def even_power() -> Subst:
