@@ -72,13 +72,14 @@ def verify(
             verdict = replace(verdict, mutants=_mutants(rule, max_examples, seed, compare))
     if not prove:
         return verdict
-    return with_proof(rule, verdict, partial(_searched, seed=seed, compare=compare) if suggest else None)
+    searched = partial(_searched, examples=max(MORE, max_examples), seed=seed, compare=compare)
+    return with_proof(rule, verdict, searched if suggest else None)
 
 
-def _searched(rule: Subst, seed: int, compare: Compare) -> Verdict:
-    """The verdict of a search of the usual length."""
+def _searched(rule: Subst, examples: int, seed: int, compare: Compare) -> Verdict:
+    """The verdict of a search alone."""
     with one_thread():
-        return _judge(CounterexampleSearch(rule, compare, seed), MORE)
+        return _judge(CounterexampleSearch(rule, compare, seed), examples)
 
 
 def _verdict(rule: Subst, max_examples: int, seed: int, compare: Compare, suggest: bool) -> Verdict:
