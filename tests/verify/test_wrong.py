@@ -348,9 +348,40 @@ def least_below_the_mean() -> Subst:
     return Subst(op.Less(least, mean), op.Ones(shape=least.shape, dtype="bool"), where=x.shape[1] > 2)
 
 
+def product_of_a_sum(operator: Callable[..., pat.Call]) -> Subst:
+    """Wrong where the result is wider than the bytes, which wrap before they are multiplied."""
+    x, y, w = (pat.Wildcard(dtype="int8") for _ in range(3))
+    product = operator(x + y, w)
+    return Subst(product, product.like(x, w) + product.like(y, w), where=x.shape == y.shape)
+
+
+def sums_in_a_dtype() -> Subst:
+    """Wrong for sums of floats in integers."""
+    sums = op.Cumsum(pat.Wildcard(dtype="float32") * 0.5)
+    return Subst(sums, sums.like(sums.operands[0].operands[0]) * 0.5)
+
+
+def sums_of_all_elements() -> Subst:
+    """Wrong where no axis is given, so that all elements are in one row."""
+    sums = op.Cumsum(pat.Wildcard(dtype="float32", ndim=2), dtype="", exclusive=False)
+    turned = op.Reverse(op.Cumsum(op.Reshape(sums.operands[0], newshape=(-1,)), axis=0), axis=(0,))
+    return Subst(sums, turned, where=sums.ndim == 1)
+
+
+def other_begins() -> Subst:
+    """Wrong for slices of both axes that begin at different places."""
+    part = op.StridedSlice(x := pat.Wildcard(dtype="float32", ndim=2))
+    begin = part.begin[1], part.begin[0]
+    end = [place + size for place, size in zip(begin, (part.shape[0], part.shape[1]))]
+    other = part.like(x, begin=attr.Tuple(*begin), end=attr.Tuple(*end))
+    return Subst(part, other, where=[part.axes == (0, 1), part.strides == (1, 1)])
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        *(partial(product_of_a_sum, operator) for operator in (op.Matmul, op.Dense, op.BatchMatmul, op.Conv1D)),
+        sums_in_a_dtype, sums_of_all_elements, other_begins,
         partial(cast_twice, "int64", "float64", "int64"),  # beyond 2**53
         partial(cast_twice, "int64", "float16", "float32"),  # beyond 2**11
         partial(cast_twice, "int64", "int32", "bool"),  # 2**32

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import repeat
+from itertools import permutations, repeat
 from typing import Any
 
 from gsl.spec import TABLE, Trait
+from gsl.verify.choices import pick
 from gsl.verify.draft import Goal, NodeDraft
 from gsl.verify.shapes.letters import LetterRule, Spelled, sets_of_axes
 from gsl.verify.solve import ShapeRule, Solver
@@ -39,6 +40,17 @@ def _reduced(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled
     return (x,), [letter for letter, reduced in rows if attrs["keepdims"] or not reduced]
 
 
+def _summed(x: str, axis: int | None, attrs: Mapping[str, Any]) -> Spelled:
+    """The result has the shape of the operand; without an axis, one axis for all elements."""
+    return (x,), x if axis is not None else "z"
+
+
+def _sums(dtype: str) -> list[str]:
+    """The dtypes in which tensors are summed up."""
+    own = dtype if "float" in dtype else "int64"
+    return [other for other in dict.fromkeys(("float64", "int64", "float32", dtype)) if other not in (own, "bool")]
+
+
 def _preferred(axis: int) -> Callable[[int], list[int]]:
     """All axes of a rank, that one first."""
     return lambda rank: sorted(range(rank), key=lambda other: other != axis % rank)
@@ -62,7 +74,7 @@ def group_norm(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    """A slice of one axis, where no axes are given; of as many places as are wanted."""
+    """A slice of one axis or more, where no axes are given; of as many places as are wanted."""
     x = draft.operand(0)
     given = s.given_attrs(draft)
     ends = [given[name] for name in ("begin", "end") if given.get(name) is not None]
@@ -77,7 +89,7 @@ def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             if sizes[axis] is None and not s.demands.binds(x, "shape"):  # so that a part of it is less than all
                 sizes[axis] = s.choices.size() + 2
     data = s.solve(x, Goal(None if sizes is None else tuple(sizes), goal.dtype, rank))
-    axes = given.get("axes") or (tuple(range(len(ends[0]))) if ends else (s.choices.index(data.ndim),))
+    axes = given.get("axes") or (tuple(range(len(ends[0]))) if ends else pick(s.choices, sets_of_axes(data.ndim)))
     places = [data.shape[axis] for axis in axes]
     shape = s.wanted(draft, goal).sizes(data.ndim)  # it may follow from the shape of the data
     wanted = [shape[axis] for axis in axes]
@@ -111,8 +123,10 @@ def strided_slice(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 def _chosen(
     s: Solver, draft: NodeDraft, name: str, options: Iterable[int], sizes: Sequence[int], fits: Callable[[Any], bool]
 ) -> tuple[int, ...]:
-    """An attribute of a slice, with the same value for each of its axes."""
-    found: tuple[int, ...] = s.attr(draft, name, [(option,) * len(sizes) for option in options], fits, tuple)
+    """An attribute of a slice, with the same value for each of its axes, or two values for two of them."""
+    rows = [(option,) * len(sizes) for option in options]
+    rows += permutations([row[0] for row in rows], 2) if len(sizes) == 2 else ()
+    found: tuple[int, ...] = s.attr(draft, name, rows, fits, tuple)
     return found
 
 
@@ -124,11 +138,11 @@ def _count(size: int, begin: int, end: int, step: int) -> int:
 def take(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x, indices = draft.operand(0), draft.operand(1)
     data = s.solve(x, Goal(None, goal.dtype, s.rank(s.wanted(x, Goal()), max(1, s.least_rank(draft)), 4)))
-    axis = s.axis(draft, data.ndim)
+    axis = s.attr(draft, "axis", [*range(data.ndim), *([None] if goal.rank is None else [])])
     shape = None
     if goal.rank is not None:
         sizes = goal.sizes(goal.rank)
-        shape = tuple(sizes[axis : goal.rank - data.ndim + axis + 1])
+        shape = tuple(sizes if axis is None else sizes[axis : goal.rank - data.ndim + axis + 1])
     s.solve(indices, Goal(shape, "int64"))
 
 
@@ -154,13 +168,16 @@ _NORMS: dict[str, ShapeRule] = {
     "nn.instance_norm": replace(BY_CHANNEL, ranks=(4, 3, 5)), "nn.l2_normalize": _OVER, "nn.softmax": _ALONG,
     "nn.log_softmax": _ALONG,
 }  # fmt: skip
+_CUMSUM = LetterRule(
+    _summed, lambda rank: [*_preferred(-1)(rank), None], "axis", widens=True, dtype="dtype", others=_sums
+)  # fmt: skip
 _INDEXED = LetterRule(_alike, range, "axis", dtypes={1: "int64"})
 _REDUCTION = LetterRule(_reduced, lambda rank: [*sets_of_axes(rank), ()], "axis")
 RULES: dict[str, ShapeRule] = {
     **{name: _REDUCTION for name, spec in TABLE.items() if Trait.REDUCTION in spec.traits},
     **dict.fromkeys(("argmax", "argmin", "all", "any"), replace(_REDUCTION, keeps_dtype=False)),
     **dict.fromkeys(("sum", "prod"), replace(_REDUCTION, widens=True)),
-    **_NORMS, "nn.bias_add": LetterRule(_by_channel, _preferred(1), "axis"), "cumsum": replace(_ALONG, widens=True),
+    **_NORMS, "nn.bias_add": LetterRule(_by_channel, _preferred(1), "axis"), "cumsum": _CUMSUM,
     "reverse": _OVER, "strided_slice": strided_slice, "take": take, "gather": _INDEXED, "scatter": _INDEXED,
     "matrix_set_diag": set_diag, "trilu": LetterRule(_same, ranks=(2, 3)),
 }  # fmt: skip

@@ -12,6 +12,8 @@ from gsl.spec import TABLE
 from gsl.spec.normalise import spatial
 from gsl.verify.choices import SIZES, Dead
 from gsl.verify.draft import Goal, NodeDraft, meet
+from gsl.verify.shapes.letters import dtype_of_result
+from gsl.verify.shapes.linear import wider
 from gsl.verify.solve import ShapeRule, Solver
 
 KERNELS = (1, 3, 2, 4, 5, 7)
@@ -173,6 +175,7 @@ class ConvolutionDraft:
         self.data = {letter: s.alike(draft, letter, self.data.get(letter)) for letter in layout}
         s.solve(x, Goal(tuple([self.data[letter] for letter in layout]), dtype))
         s.solve(w, Goal(tuple([self.weight[letter] for letter in order]), x.dtype))
+        dtype_of_result(s, draft, "out_dtype", wider(x.tensor.dtype), goal)
 
     def _layouts(self) -> tuple[str, str]:
         """The layouts of the data and of the kernel."""
@@ -181,9 +184,7 @@ class ConvolutionDraft:
         if self.transposed:
             kernel, others = "IO" + self.letters, [kernel]
         layout = data_layouts(self.s, self.draft, "data_layout", data, channels_last)
-        order = layout_of(self.s, self.draft, "kernel_layout", kernel, *others)
-        self.s.attr(self.draft, "out_dtype")
-        return layout, order
+        return layout, layout_of(self.s, self.draft, "kernel_layout", kernel, *others)
 
     def _windows(self, kernel: Sequence[int], **attrs: Any) -> list[AxisWindow]:
         """The windows of a kernel, by the attributes that are decided and by others."""

@@ -158,8 +158,8 @@ def made(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     rank = s.rank(goal)
     shape = [s.size(size) for size in goal.sizes(rank)]
     s.attr(draft, "shape", [tuple(shape)])
-    default = goal.dtype or s.dtype
-    s.attr(draft, "dtype", [default])
+    usual = [goal.dtype or s.dtype]
+    s.attr(draft, "dtype", usual if goal.dtype or draft.op != "full" else [*usual, ""])
     for operand in draft.operands:
         s.solve(operand, Goal(()))
 

@@ -307,7 +307,7 @@ def repeat(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     x = draft.operand(0)
     times = s.attr(draft, "repeats")
     rank = x.tensor.ndim if x.solved else s.rank(goal, s.least_rank(draft))
-    axis = s.attr(draft, "axis", [*range(rank)])
+    axis = s.attr(draft, "axis", [*range(rank), *([None] if goal.rank is None else [])])
     sizes = goal.sizes(rank) if axis is not None else [None] * rank
     if axis is not None and sizes[axis] is not None:
         if sizes[axis] % times:
@@ -364,15 +364,17 @@ def layout_transform(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 def reshape_like(s: Solver, draft: NodeDraft, goal: Goal) -> None:
-    """All axes become those of the other tensor; on either side, the first axis may be left out."""
-    kept, skipped = s.attr(draft, "lhs_begin", (0, 1)), s.attr(draft, "rhs_begin", (0, 1))
-    s.attr(draft, "lhs_end", (None,))
-    s.attr(draft, "rhs_end", (None,))
-    like = s.solve(draft.operands[1], goal.with_dtype(None) if kept == skipped else ANY)
-    if len(like.shape) < skipped:
-        raise Dead(f"rank {len(like.shape)} where axes from {skipped} on are wanted")
-    first = like.shape[:kept] if kept == skipped else [s.choices.size() for _ in range(kept)]
-    s.solve(draft.operands[0], Goal((*first, *_refactored(s, like.shape[skipped:], ANY)), goal.dtype))
+    """All axes become those of the other tensor; on either side, the first and the last axis may be left out."""
+    kept = [s.attr(draft, name, options) for name, options in (("lhs_begin", (0, 1)), ("lhs_end", (None, -1)))]
+    left = [s.attr(draft, name, options) for name, options in (("rhs_begin", (0, 1)), ("rhs_end", (None, -1)))]
+    like = s.solve(draft.operands[1], goal.with_dtype(None) if kept == left else ANY)
+    begin, end, _ = slice(*left).indices(len(like.shape))
+    if end < begin:
+        raise Dead(f"rank {len(like.shape)} where axes from {begin} to {left[1]} are wanted")
+    first, last = like.shape[:begin], like.shape[end:]
+    if kept != left:
+        first, last = ([s.choices.size() for _ in range(count)] for count in (kept[0], -(kept[1] or 0)))
+    s.solve(draft.operands[0], Goal((*first, *_refactored(s, like.shape[begin:end], ANY), *last), goal.dtype))
 
 
 RULES: dict[str, ShapeRule] = {

@@ -64,6 +64,13 @@ def by_letters(
                 dtype = dtype if own else kind.dtype
 
 
+def dtype_of_result(s: Solver, draft: NodeDraft, name: str, others: Sequence[str], goal: Goal) -> None:
+    """Decide the attribute that is the dtype of a result, of a call whose operands are decided: the one that follows
+    from them, or one of others."""
+    usual = ("", *others) if goal.dtype is None else ("",)
+    s.attr(draft, name, (goal.dtype,) if goal.dtype in others else usual)
+
+
 Spelled = tuple[Iterable[Letters], Letters]
 """The letters of the operands, or of the fields of the tuple that is the operand, and of the result."""
 
@@ -87,6 +94,10 @@ class LetterRule:
     """False if the dtype of the result is the same whatever that of the operands is."""
     widens: bool = False
     """True if the result is of int64 for operands of all integers and bools."""
+    dtype: str = ""
+    """The attribute that is the dtype of the result."""
+    others: Callable[[str], Sequence[str]] = lambda dtype: ()
+    """The dtypes that the attribute may name beside that which follows from the operands, by that of the first one."""
 
     def __call__(self, s: Solver, draft: NodeDraft, goal: Goal) -> None:
         """Decide the attributes and the operands of a call."""
@@ -96,7 +107,7 @@ class LetterRule:
             if is_given:
                 draft.attrs[name] = value
             is_free = declared.derive is None and (declared.candidates or declared.default is not REQUIRED)
-            if is_free and name != self.attribute:
+            if is_free and name not in (self.attribute, self.dtype):
                 s.attr(draft, name)
         narrow = self.widens and goal.dtype == "int64" and "float" not in s.dtype
         goal = goal if self.keeps_dtype and not narrow else goal.with_dtype(None)
@@ -123,6 +134,8 @@ class LetterRule:
         axes = s.attr(draft, self.attribute, self.axes(rank), partial(fits, rank), normal) if self.attribute else None
         spelled = self.spelled(LETTERS[:rank], axes, draft.attrs)
         by_letters(s, owner, goal, *spelled, self.dtypes, draft.op in JOINING)
+        if self.dtype:
+            dtype_of_result(s, draft, self.dtype, self.others(x.tensor.dtype), goal)
 
     def _rank(self, s: Solver, draft: NodeDraft, known: Goal, fits: Callable[[int, Any], bool]) -> int:
         """A rank of the first operand for which some axes give the wanted result."""

@@ -9,7 +9,7 @@ from gsl.graph.node import TUPLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import Goal, NodeDraft, meet
 from gsl.verify.shapes.elementwise import sizes_of_result, variant
-from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, first_computed
+from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, dtype_of_result, first_computed
 from gsl.verify.solve import RANK_KEEPING, ShapeRule, Solver
 from gsl.walk import postorder
 
@@ -32,14 +32,29 @@ def _batches(x: str, axes: None, attrs: Mapping[str, Any]) -> Spelled:
     return (x, (x[0], "n", inner) if attrs["transpose_b"] else (x[0], inner, "n")), (x[0], row, "n")
 
 
+_WIDER = {
+    "float16": ("float32",), "bfloat16": ("float32",), "float32": ("float64",), "int8": ("int32",),
+    "uint8": ("int32",), "int16": ("int64",), "int32": ("int64",),
+}  # fmt: skip
+
+
+def wider(dtype: str) -> Sequence[str]:
+    """The dtypes that a product of a dtype may have beside its own: they hold the values of its operands."""
+    return _WIDER.get(dtype, ())
+
+
 _OF_ROWS = (2, 3, 1, 4)
 """The ranks of what a dense layer is applied to."""
 
 
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Matrices with or without axes of a batch; a vector now and then."""
+    _factors(s, draft, goal)
+    dtype_of_result(s, draft, "out_dtype", wider(draft.operand(0).tensor.dtype), goal)
+
+
+def _factors(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     a, b = draft.operand(0), draft.operand(1)
-    s.attr(draft, "out_dtype")
     demanded = _demanded_rank(s, draft)
     least = [s.low_rank(operand) for operand in (a, b)]
     rank = s.rank(goal, max(least) if max(least) > 2 else 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
@@ -125,7 +140,7 @@ def _masks(batch: tuple[int, ...], rows: int, columns: int) -> Iterable[tuple[in
 
 _EQUATIONS = {
     1: ("ij->ji", "ij->i", "ii->i"),
-    2: ("ij,jk->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "bij,jk->bik", "...ij,...jk->...ik"),
+    2: ("ij,jk->ik", "bij,bjk->bik", "ij,ij->ij", "i,j->ij", "bij,jk->bik", "...ij,...jk->...ik", "ij,kj->ki"),
     3: ("ij,jk,kl->il",),
 }
 
@@ -144,9 +159,9 @@ def einsum(s: Solver, draft: NodeDraft, goal: Goal) -> None:
 
 
 RULES: dict[str, ShapeRule] = {
-    "nn.dense": LetterRule(_units, ranks=_OF_ROWS),
+    "nn.dense": LetterRule(_units, ranks=_OF_ROWS, dtype="out_dtype", others=wider),
     "matmul": matmul,
-    "nn.batch_matmul": LetterRule(_batches, ranks=(3,)),
+    "nn.batch_matmul": LetterRule(_batches, ranks=(3,), dtype="out_dtype", others=wider),
     "nn.attention": attention,
     "packed.dense": LetterRule(_with_bias, ranks=_OF_ROWS),
     "packed.dense_add": LetterRule(_with_addend, ranks=_OF_ROWS),
