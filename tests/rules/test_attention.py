@@ -17,9 +17,12 @@ from benchmarks import attention
 from benchmarks.architectures import Example, Layers, count, example
 from benchmarks.attention import Found, in_compiled, in_export, in_relax, page
 from gsl import Subst, Supported, Workload
+from gsl.graph import Graph, Node, TensorType
 from gsl.rules import IDIOMS
 from gsl.rules.idioms import attention as family
 from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, viewed
+from gsl.spec import TABLE
+from gsl.verify.draft import infer
 from tests.helpers.nets import Of
 
 B, H, N, M, D = 2, 4, 5, 7, 8
@@ -299,6 +302,31 @@ def test_halves_are_as_precise_as_before(dtype: torch.dtype) -> None:
         float((found.double() - exact).abs().max()) for found in (upcast(q, k, v, m), new.exported.module()(q, k, v, m))
     )
     assert after <= 1.5 * before
+
+
+def halves_with_wide_scores(*masks: Node) -> Graph:
+    """Attention of halves whose scores are a product in float32, as Relax has it."""
+    nodes = [Node("input", (), {}, TensorType((2, 3, 3), "float16"), name=name) for name in "qkv"]
+
+    def call(name: str, *operands: Node, **attrs: Any) -> Node:
+        full = TABLE[name].complete(attrs, tuple([operand.type for operand in operands]))
+        nodes.append(Node(name, operands, full, infer(name, operands, full), name=f"{name}_{len(nodes)}"))
+        return nodes[-1]
+
+    q, k, v = nodes
+    nodes += masks
+    scores = call("matmul", q, k, out_dtype="float32")
+    for mask in masks:
+        scores = call("add", scores, mask)
+    weights = call("cast", call("nn.softmax", scores, axis=-1), dtype="float16")
+    return Graph(nodes, [call("matmul", weights, v)], infer)
+
+
+def test_a_mask_is_not_rounded() -> None:
+    mask = Node("input", (), {}, TensorType((2, 3, 3), "float32"), name="mask")
+    rule = next(rule for rule in IDIOMS if rule.name == "attention")
+    assert next(rule.match(halves_with_wide_scores()), None) is not None
+    assert next(rule.match(halves_with_wide_scores(mask)), None) is None
 
 
 @pytest.mark.parametrize("is_where", [False, True])

@@ -261,6 +261,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
         targets.append(pat.Match(each.product, [whole_found, turned(whole_found)]))
     conditions = [
         (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALF_DTYPES) & (back.dtype == q.dtype)),
+        (product.dtype == q.dtype) | ~scores.masked,  # a mask in a wider dtype would be rounded
         (lead == before) | ((q.shape[:-2] == before) & (kt.shape[:-2] == before)),
         *[(lead == after) | ((each.lead == after) & (weights.shape[-2:] == soft.shape[-2:])) for each in taken],
         *[ndim >= 3 for ndim in (q.ndim, kt.ndim, *(each.ndim for each in taken))],
