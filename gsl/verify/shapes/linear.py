@@ -59,13 +59,14 @@ def _factors(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     least = [s.low_rank(operand) for operand in (a, b)]
     rank = s.rank(goal, max(least) if max(least) > 2 else 0, options=(2, 3, 4) if demanded < 2 else (demanded,))
     wanted = goal.sizes(rank)
-    vectors = min(least) < 2
+    vectors = min(least) < 2 and max(least) < 3
     if rank < 2 or (goal.rank is None and demanded < 2 and vectors and s.choices.rare()):
         _vector(s, draft, goal)
         return
     rows, columns = wanted[-2:]
     swapped = a.is_leaf and b.is_leaf and s.choices.index(2, "second first") == 1
-    for operand in first_computed(s, *((b, a) if swapped else (a, b))):
+    order = first_computed(s, *((b, a) if swapped else (a, b)))
+    for operand in sorted(order, key=lambda each: each.is_leaf and not s.demands.reads(each, "dtype")):
         other = b if operand is a else a
         batch: tuple[int | None, ...] = tuple(wanted[:-2])
         inner = None
