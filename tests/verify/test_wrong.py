@@ -534,3 +534,10 @@ def test_the_digits_that_a_cast_takes_stay_away_elsewhere(
 @pytest.mark.parametrize("dtypes", [("int32", "float64", "int32"), ("uint8", "float16", "int64")])
 def test_casts_that_keep_all_numbers(dtypes: tuple[str, str, str]) -> None:
     assert isinstance(verify(cast_twice(*dtypes), max_examples=40), Supported)
+
+
+def test_a_factor_of_bools_has_bounds() -> None:
+    x, mask = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="bool")
+    product = op.Dense(op.Exp(x), mask, out_dtype="float32")
+    assert isinstance(verify(Subst(product, product.like(op.Exp(x) * 3.0, mask) / 3.0), max_examples=40), Supported)
+    assert isinstance(verify(Subst(product, product.like(x, mask)), max_examples=40, suggest=False), Refuted)

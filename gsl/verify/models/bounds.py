@@ -310,12 +310,12 @@ def _products(o: Bounds, op: str, *operands: Any, **attrs: Any) -> Rounded:
         return meaning(op)(torch, *((list(parts),) if is_tuple else parts), **attrs)
 
     result = compute(values)
-    magnitudes = [x.value.abs() for x in factors]
+    magnitudes = [_double(x.value).abs() for x in factors]
     count = kinds.terms(op, (values,) if is_tuple else values, attrs)
     own = _sum_rounding(o, values, compute(magnitudes), count)
     spread = torch.zeros(result.shape, dtype=torch.float64)
     for i, x in enumerate(factors):
-        wider = [y.value.abs() + y.error for y in factors[:i]]
+        wider = [size + y.error for size, y in zip(magnitudes, factors[:i])]
         spread = spread + compute([*wider, x.error, *magnitudes[i + 1 :]])
     return _known(result, spread.abs(), own)
 

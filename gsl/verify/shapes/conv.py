@@ -175,7 +175,7 @@ class ConvolutionDraft:
         self.data = {letter: s.alike(draft, letter, self.data.get(letter)) for letter in layout}
         s.solve(x, Goal(tuple([self.data[letter] for letter in layout]), dtype))
         s.solve(w, Goal(tuple([self.weight[letter] for letter in order]), x.dtype))
-        dtype_of_result(s, draft, "out_dtype", wider(x.tensor.dtype), goal)
+        dtype_of_result(s, draft, "out_dtype", wider, goal)
 
     def _layouts(self) -> tuple[str, str]:
         """The layouts of the data and of the kernel."""

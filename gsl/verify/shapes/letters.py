@@ -64,9 +64,13 @@ def by_letters(
                 dtype = dtype if own else kind.dtype
 
 
-def dtype_of_result(s: Solver, draft: NodeDraft, name: str, others: Sequence[str], goal: Goal) -> None:
+def dtype_of_result(
+    s: Solver, draft: NodeDraft, name: str, others_of: Callable[[str], Sequence[str]], goal: Goal
+) -> None:
     """Decide the attribute that is the dtype of a result, of a call whose operands are decided: the one that follows
-    from them, or one of others."""
+    from them, or one of others if all operands have one dtype."""
+    dtypes = {operand.dtype for operand in draft.operands if operand is not None}
+    others = others_of(str(dtypes.pop())) if len(dtypes) == 1 else ()
     usual = ("", *others) if goal.dtype is None else ("",)
     s.attr(draft, name, (goal.dtype,) if goal.dtype in others else usual)
 
@@ -135,7 +139,7 @@ class LetterRule:
         spelled = self.spelled(LETTERS[:rank], axes, draft.attrs)
         by_letters(s, owner, goal, *spelled, self.dtypes, draft.op in JOINING)
         if self.dtype:
-            dtype_of_result(s, draft, self.dtype, self.others(x.tensor.dtype), goal)
+            dtype_of_result(s, draft, self.dtype, self.others, goal)
 
     def _rank(self, s: Solver, draft: NodeDraft, known: Goal, fits: Callable[[int, Any], bool]) -> int:
         """A rank of the first operand for which some axes give the wanted result."""

@@ -50,7 +50,7 @@ _OF_ROWS = (2, 3, 1, 4)
 def matmul(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """Matrices with or without axes of a batch; a vector now and then."""
     _factors(s, draft, goal)
-    dtype_of_result(s, draft, "out_dtype", wider(draft.operand(0).tensor.dtype), goal)
+    dtype_of_result(s, draft, "out_dtype", wider, goal)
 
 
 def _factors(s: Solver, draft: NodeDraft, goal: Goal) -> None:
