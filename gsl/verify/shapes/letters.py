@@ -68,10 +68,11 @@ def dtype_of_result(
     s: Solver, draft: NodeDraft, name: str, others_of: Callable[[str], Sequence[str]], goal: Goal
 ) -> None:
     """Decide the attribute that is the dtype of a result, of a call whose operands are decided: the one that follows
-    from them, or one of others if all operands have one dtype."""
+    from them, or now and then one of others if all operands have one dtype."""
     dtypes = {operand.dtype for operand in draft.operands if operand is not None}
     others = others_of(str(dtypes.pop())) if len(dtypes) == 1 else ()
-    usual = ("", *others) if goal.dtype is None else ("",)
+    goal = s.wanted(draft, goal)  # it may follow from the dtypes of the operands
+    usual = ("", *others) if goal.dtype is None and s.choices.index(4) == 3 else ("",)
     s.attr(draft, name, (goal.dtype,) if goal.dtype in others else usual)
 
 
