@@ -59,6 +59,11 @@ def _kernel_size(attrs: Mapping[str, Any], types: Types) -> Any:
     return tuple([weight[layout.index(letter)] for letter in spatial(len(layout) - 2)])
 
 
+def _batch(attrs: Mapping[str, Any], rank: int) -> Mapping[int, int]:
+    layout = attrs["data_layout"]
+    return {layout.index("N"): (attrs["out_layout"] or layout).index("N")} if rank == len(layout) else {}
+
+
 def _attrs(count: int, transposed: bool) -> dict[str, AttrSpec]:
     letters = spatial(count)
     kernel = ("IO" if transposed else "OI") + letters
@@ -88,6 +93,7 @@ def _declare(count: int, transposed: bool, *examples: Example) -> OpSpec:
         _attrs(count, transposed),
         joint=n.same_out_layout("data_layout"),
         aliases=(f"conv_transpose{count}d",) if transposed else (),
+        carried=_batch,
         examples=examples,
     )
 

@@ -106,6 +106,7 @@ OPS: tuple[OpSpec, ...] = (
         _dense,
         {"units": AttrSpec(derive=_units), "out_dtype": _OUT_DTYPE},
         aliases=("linear",),
+        carried=lambda attrs, rank: {axis: axis for axis in range(rank - 1)},
         examples=(
             call(e.X, e.rand(5, 4)),
             call(e.rand(2, 3, 4, dtype="float16"), e.rand(5, 4, dtype="float16"), out_dtype="float32"),

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from gsl.errors import is_exhaustion
 from gsl.graph.types import SymDim, TensorType, TupleType, Type, dim
+from gsl.spec import packed
 from gsl.spec.normalise import is_number
 from gsl.spec.spec import OpSpec, Trait, Types
 
@@ -291,8 +292,10 @@ def _infer(call: CallKey) -> Type | ValueError:
     types = tuple([None if is_number(operand) else operand for operand in operands])
     try:
         attrs = _own_attrs(spec, call.attrs, types)  # type: ignore[arg-type]
+        if spec.name in packed.DEFINITIONS and all(isinstance(operand, TensorType) for operand in operands):
+            return packed.DEFINITIONS[spec.name](_Types(), *operands, **attrs)  # type: ignore[no-any-return]
         if has_symbols(operands) or has_symbols(attrs):
-            return _infer_symbolic(spec, operands, attrs)
+            return _with_carried_sizes(spec, operands, attrs) or _infer_symbolic(spec, operands, attrs)
         found = None
         if _is_told_by_meta(spec, operands, attrs):
             found = (_on_ones(spec, operands, attrs) if compares else None) or _on_meta(spec, operands, attrs)
@@ -310,12 +313,12 @@ def _only_compares_sizes(spec: OpSpec) -> bool:
 
 
 def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, Any]] | None:
-    """A call with small numbers for the known sizes, other ones for other sizes, and the sizes by these; ``None`` where
-    they are such numbers, or not known. So calls on weights of all sizes are one."""
+    """A call with small numbers for the sizes, other ones for other sizes, known or not, and the sizes by these;
+    ``None`` where they are such numbers. So calls on weights of all sizes are one."""
     if not all(is_number(operand) or isinstance(operand, TensorType) for operand in call.operands):
         return None
     sizes: dict[Any, None] = dict.fromkeys(size for operand in _tensors(call.operands) for size in operand.shape)
-    if 0 in sizes or not all(type(size) is int for size in sizes):
+    if 0 in sizes:
         return None
     sizes.pop(1, None)
     small = dict(zip(sizes, range(2, 2 + len(sizes))))
@@ -325,6 +328,38 @@ def _with_small_sizes(call: CallKey) -> tuple[CallKey, dict[int, Any]] | None:
     return CallKey(call.spec, operands, call.attrs), {number: size for size, number in small.items()}
 
 
+def _with_carried_sizes(spec: OpSpec, operands: tuple[Operand, ...], attrs: Mapping[str, Any]) -> Type | None:
+    """The type of a call whose symbolic sizes are carried to the result: that for a number, with the sizes in its
+    place; ``None`` if they are of any other account."""
+    if spec.carried is None:
+        return None
+    data, *others = operands
+    if not isinstance(data, TensorType) or has_symbols((*others, dict(attrs))):
+        return None
+    carried = spec.carried(attrs, len(data.shape))
+    sizes = {axis: size for axis, size in enumerate(data.shape) if isinstance(size, SymDim)}
+    if not sizes.keys() <= carried.keys():
+        return None
+    plain = TensorType(tuple([_SMALL if axis in sizes else size for axis, size in enumerate(data.shape)]), data.dtype)
+    found = _infer_cached(CallKey(spec, (plain, *others), attrs))
+    if not isinstance(found, TensorType):
+        return None
+    shape = list(found.shape)
+    for axis, size in sizes.items():
+        shape[carried[axis]] = size
+    return TensorType(tuple(shape), found.dtype)
+
+
+class _Types:
+    """The calculus of types."""
+
+    def __call__(self, op: str, *operands: TensorType, **attrs: Any) -> Type | None:
+        return infer(packed.PARTS[op], operands, attrs)
+
+    def shape(self, value: TensorType) -> tuple[Any, ...]:
+        return value.shape
+
+
 def _resized(type: TensorType, sizes: Mapping[Any, int]) -> TensorType:
     return TensorType(tuple([sizes.get(size, size) for size in type.shape]), type.dtype)
 
@@ -332,7 +367,7 @@ def _resized(type: TensorType, sizes: Mapping[Any, int]) -> TensorType:
 _infer_cached: Callable[[CallKey], Type | ValueError] = lru_cache(maxsize=8192)(_infer)
 
 
-_CHECKED_BY_FAKES: Final = re.compile(r"nn\.attention|nn\.conv\dd_transpose|packed\.conv\d.*")
+_CHECKED_BY_FAKES: Final = re.compile(r"nn\.attention|nn\.conv\dd_transpose")
 """The operators of which the device ``meta`` takes operands of wrong sizes: kernels, biases and masks."""
 
 

@@ -64,7 +64,7 @@ DEFINITIONS: Final[Mapping[str, Callable[..., Any]]] = MappingProxyType({
 NAMES: Final = tuple(DEFINITIONS)
 
 
-_PARTS: Final = {spec.name: spec for family in (activation, conv, linear, math) for spec in family.OPS}
+PARTS: Final = {spec.name: spec for family in (activation, conv, linear, math) for spec in family.OPS}
 """The operators of which these consist."""
 
 
@@ -75,7 +75,7 @@ class _Meanings:
         self.torch = torch
 
     def __call__(self, op: str, *operands: Any, **attrs: Any) -> Any:
-        return _PARTS[op].meaning(self.torch, *operands, **attrs)
+        return PARTS[op].meaning(self.torch, *operands, **attrs)
 
     def shape(self, value: Any) -> tuple[Any, ...]:
         return tuple(value.shape)

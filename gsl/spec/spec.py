@@ -133,6 +133,10 @@ class OpSpec:
     decompose: Callable[..., Any] | None = field(default=None, compare=False)
     """``decompose(o, *operands, **attrs)``: the operator by others, in a :class:`Calculus`, up to rounding. A front end
     that has no spelling of the operator writes this, and the models of the verifier compute it."""
+    carried: Callable[[Mapping[str, Any], int], Mapping[int, int]] | None = field(default=None, compare=False)
+    """The axes of a first operand of that rank whose sizes are carried to the result and do nothing else, each with the
+    axis of the result. Whatever they are, the call is well-typed or not, and the other sizes are the same. There may be
+    more such axes."""
     _completed: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False, compare=False)
     """The answers of :meth:`complete`."""
 

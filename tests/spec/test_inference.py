@@ -36,6 +36,13 @@ SYMBOLIC: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
         {"padding": 1, "strides": 2},
         f32(B, 4, (S - 1) // 2 + 1, 4),
     ),
+    (
+        "packed.conv2d_add",
+        (f32(B, 3, 8, 8), f32(4, 3, 3, 3), f32(B, 4, 8, 8), f32(4)),
+        {"padding": (1, 1, 1, 1), "activation": "relu"},
+        f32(B, 4, 8, 8),
+    ),
+    ("packed.dense_add", (f32(B, S, 8), f32(5, 8), f32(B, S, 5)), {"activation": "gelu"}, f32(B, S, 5)),
     ("max_pool2d", (f32(B, 3, S // 2, 8),), {"pool_size": 2}, f32(B, 3, S // 2 - 1, 7)),
     ("matmul", (f32(B, S, 8), f32(8, 5)), {}, f32(B, S, 5)),
     ("dense", (f32(B, S, 8), f32(5, 8)), {}, f32(B, S, 5)),

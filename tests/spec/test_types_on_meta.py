@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from sympy import Symbol
 
-from gsl.graph import TensorType, TupleType, Type
+from gsl.graph import SymDim, TensorType, TupleType, Type
 from gsl.spec import TABLE, OpSpec, meaning
 from gsl.spec.examples import Sample
 
@@ -105,6 +107,49 @@ def test_types_of_element_wise_calls_do_not_depend_on_how_large_sizes_are(monkey
         weight, scale = TensorType((n, 3, 5, 5), "float32"), TensorType((n, 1, 1, 1), "float32")
         assert meaning.infer(TABLE["multiply"], (weight, scale), {}) == weight
     assert len(runs) <= 1
+
+
+SYMBOLS = {f"{a}{n}": SymDim(Symbol(f"{a}{n}", positive=True, integer=True)) for a in "ab" for n in range(20)}
+
+
+def with_symbols(random: Random, share: float, operand: Any) -> Any:
+    """An operand with symbols for a share of its sizes."""
+    if not isinstance(operand, TensorType):
+        return operand
+    shape: list[Any] = [*operand.shape]
+    shape = [SYMBOLS[random.choice("aaab") + str(n)] if n > 1 and random.random() < share else n for n in shape]
+    return TensorType(tuple(shape), operand.dtype)
+
+
+def with_numbers(numbers: Mapping[Any, int], operand: Any) -> Any:
+    """An operand, or a type, with numbers for its symbols."""
+    if not isinstance(operand, TensorType):
+        return operand
+    return TensorType(tuple([numbers.get(size, size) for size in operand.shape]), operand.dtype)
+
+
+def types_by_numbers(spec: OpSpec) -> Iterator[tuple[Type, Type | None]]:
+    """The types of calls with symbolic sizes, each with numbers for these, and that of a run with those numbers."""
+    random = Random(spec.name)
+    for operands, attrs in calls(spec, random):
+        for share in 4 * (0.1, 0.2, 0.5):
+            symbolic = tuple([with_symbols(random, share, operand) for operand in operands])
+            found = meaning._infer(meaning.CallKey(spec, symbolic, attrs))
+            if meaning.has_symbols(symbolic) and isinstance(found, TensorType):
+                numbers = {symbol: random.choice([1, 2, 3, 4, 7]) for symbol in SYMBOLS.values()}
+                run = on_fakes(spec, tuple([with_numbers(numbers, operand) for operand in symbolic]), attrs)
+                yield with_numbers(numbers, found), run
+
+
+def test_types_found_without_a_run_on_symbols_are_right_for_all_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of element-wise calls, of calls that carry the sizes to their results, and of calls defined by others."""
+    refused = ValueError("no run on symbols")
+    monkeypatch.setattr(meaning, "_infer_symbolic", lambda *_: (_ for _ in ()).throw(refused))
+    found = {name: list(types_by_numbers(spec)) for name, spec in TABLE.items()}
+    assert [(name, *pair) for name, pairs in found.items() for pair in pairs if pair[0] != pair[1]] == []
+    assert all(found[name] for name in ("add", "nn.bias_add", "nn.dense", "nn.conv2d", "packed.dense_add"))
+    wrong = replace(TABLE["nn.conv2d"], carried=lambda attrs, rank: {0: 1})
+    assert any(told != run for told, run in types_by_numbers(wrong))
 
 
 def test_most_types_are_told_by_meta() -> None:

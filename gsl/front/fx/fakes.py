@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import weakref
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
@@ -14,6 +15,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._mode_utils import no_dispatch
 
@@ -101,13 +103,12 @@ class Form:
     """
 
     properties: tuple[Any, ...]
+    sizes_of: object = None
+    """What stands for the shape environment of symbolic sizes, which are expressions here; ``None`` without such."""
 
 
 def _form(value: torch.Tensor) -> Form | None:
-    """The form of a fake tensor, or of one of the device ``meta``, which stands for one of the CPU.
-
-    There is none with symbolic sizes: to compare these would decide something about them.
-    """
+    """The form of a fake tensor, or of one of the device ``meta``, which stands for one of the CPU."""
     fake, dtype = value if isinstance(value, FakeTensor) else None, value.dtype
     properties = (
         value.shape, value.stride(), dtype, _CPU if fake is None else fake.fake_device,
@@ -116,9 +117,22 @@ def _form(value: torch.Tensor) -> Form | None:
     )  # fmt: skip
     try:
         return _form_with(properties)
-    except TypeError:
-        return None
+    except TypeError:  # symbolic sizes have no hash, since to compare them would decide something about them
+        env = None if fake is None else fake.fake_mode.shape_env
+        if env is None:
+            return None
+        return _form_with(tuple(map(_expressed, properties)), _ENVIRONMENTS.setdefault(env, object()))
 
+
+def _expressed(part: Any) -> Any:
+    """A part of a form with the expressions of symbolic sizes."""
+    if isinstance(part, torch.SymInt):
+        return part.node.expr
+    return tuple(map(_expressed, part)) if isinstance(part, tuple) else part
+
+
+_ENVIRONMENTS: Final[weakref.WeakKeyDictionary[Any, object]] = weakref.WeakKeyDictionary()
+"""What stands for each shape environment in forms."""
 
 _MOST_KEPT: Final = 8192
 """The largest number of answers in one of these tables."""
@@ -137,9 +151,9 @@ class TensorLayout:
     """The plain tensors that are the results of calls which are alike."""
 
     form: Form
-    metadata: TensorMetadata
-    """The description of them by torch."""
-    type: Type
+    metadata: TensorMetadata | None
+    """The description of them by torch; ``None`` with symbolic sizes."""
+    type: Type | None
 
     @staticmethod
     def of(value: Any, operands: Iterable[Any]) -> TensorLayout | None:
@@ -151,12 +165,22 @@ class TensorLayout:
             return None
         if any(other.untyped_storage()._cdata == memory for other in operands):
             return None
-        return _plain_layout(form)
+        return _plain_layout(form) if form.sizes_of is None else TensorLayout(form, None, type_of_value(value))
 
     def fake(self, mode: FakeTensorMode) -> FakeTensor:
         """A fake tensor of this layout."""
         properties = self.form.properties
-        return FakeTensor(mode, _memory(properties), properties[3])
+        if self.form.sizes_of is None:
+            return FakeTensor(mode, _memory(properties), properties[3])
+        env: Any = mode.shape_env
+        shape, strides = (tuple([size_of(env, size) for size in sizes]) for sizes in properties[:2])
+        with env.suppress_guards():
+            return FakeTensor(mode, _memory((shape, strides, properties[2])), properties[3])
+
+
+def size_of(env: ShapeEnv, size: Any) -> Any:
+    """A size, which is a number or an expression in the symbols of a shape environment, as torch has it."""
+    return size if isinstance(size, int) else env.create_symintnode(size, hint=None)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -345,7 +369,8 @@ class Fakes:
         elif value is not UNKNOWN:
             self.values.known[node] = value
         if self.place.has_tensor_meta and isinstance(value, torch.Tensor):
-            node.meta["tensor_meta"] = _extract_tensor_metadata(value) if layout is None else layout.metadata
+            known = None if layout is None else layout.metadata
+            node.meta["tensor_meta"] = known or _extract_tensor_metadata(value)
 
     def of_tensor(self, value: torch.Tensor) -> tuple[Any, TensorLayout | None]:
         """The fake of a weight, and its layout if it is a plain tensor."""
@@ -372,7 +397,7 @@ class Fakes:
         if not isinstance(size, SymDim):
             return size
         env = None if self.mode is None else self.mode.shape_env
-        return UNKNOWN if env is None else env.create_symintnode(torch_expression(size.expr), hint=None)
+        return UNKNOWN if env is None else size_of(env, torch_expression(size.expr))
 
     def _run(self, node: fx.Node, replaced: Iterable[fx.Node]) -> tuple[Any, TensorLayout | None]:
         """The value of a call on the values of its arguments: by running it, or like that of an equal call before."""
@@ -419,7 +444,10 @@ class Fakes:
         of tensors that stand for those of the CPU."""
         own = own_function(node.target, len(node.args))
         forms = {arg: self._form(self.values.value(arg)) for arg in node._input_nodes}
-        are_plain = all(form is not None and form.properties[3:] == (_CPU, *_PLAIN) for form in forms.values())
+        are_plain = all(
+            form is not None and form.sizes_of is None and form.properties[3:] == (_CPU, *_PLAIN)
+            for form in forms.values()
+        )
         if own is None or not are_plain or node.kwargs:
             return None
         tensors = {arg: _memory(form.properties) for arg, form in forms.items() if form is not None}
@@ -429,7 +457,7 @@ class Fakes:
         return layout
 
     def _form(self, value: Any) -> Form | None:
-        """The form of a value, which is found once; ``None`` for what is no plain fake tensor of known sizes."""
+        """The form of a value, which is found once; ``None`` for what is no plain fake tensor."""
         known = self._forms.get(id(value))
         if known is None:
             is_plain = type(value) is FakeTensor and value.layout == torch.strided

@@ -93,6 +93,35 @@ def test_a_new_call_is_run_once_for_its_type_and_its_layout() -> None:
         assert runs == [(2, 8), (2, 4)]
 
 
+def test_alike_calls_with_symbolic_sizes_are_run_once_in_a_program() -> None:
+    """Each program has symbols of its own, of which another range may be known."""
+    modes: list[Any] = []
+    model = nn.Sequential(nn.ReLU(), nn.ReLU(), nn.ReLU(), nn.Linear(8, 4), nn.ReLU()).eval()
+    with torch.library._scoped_library("gsl_symbolic", "DEF") as library:
+        library.define("act(Tensor x) -> Tensor")
+
+        def fake(x: torch.Tensor) -> torch.Tensor:
+            modes.append(getattr(x, "fake_mode", None))
+            return torch.empty_strided(x.shape, (1, x.shape[0]), dtype=x.dtype)
+
+        torch.library.register_fake("gsl_symbolic::act", fake, lib=library)
+        act = torch.ops.gsl_symbolic.act.default
+        rule = Subst(op.ReLU(x), pat.Call(act, x), name="act")
+        for _ in range(2):
+            new = rule(Workload.from_torch(model, (torch.randn(3, 8),), dynamic_shapes=ROWS)).exported
+            values = [node.meta["val"] for node in new.graph.nodes if node.target is act]
+            rows = next(node.meta["val"] for node in new.graph.nodes if node.name == "input").shape[0]
+            env = rows.node.shape_env
+            assert [tuple(value.shape)[1] for value in values] == [8, 8, 8, 4]
+            for value in values:
+                assert value.shape[0].node.expr == value.stride(1).node.expr == rows.node.expr
+                assert value.fake_mode.shape_env is value.shape[0].node.shape_env is env
+            assert len({id(value) for value in values}) == 4
+            # The first operand lies by rows, the next two as the results of such calls do.
+            assert modes.count(values[0].fake_mode) == 3
+            assert not env.guards
+
+
 @pytest.mark.parametrize(("kind", "on_fakes"), [("makes", 0), ("places", 1), ("asks", 3)])
 def test_an_operator_that_tells_on_meta_what_it_tells_on_fakes_is_not_run_on_these(kind: str, on_fakes: int) -> None:
     """One that does something with the device of its operands is run on fakes once, or always if it tells another
