@@ -130,7 +130,44 @@ def pack_conv_add_relu() -> RuleSides:
     return packed.conv_add(single, bias(), "relu")
 
 
+# Convolutions of signals
+
+
+def grouped(x: pat.Pattern, w: pat.Pattern) -> attr.Expr:
+    """True if these are of single precision, and a signal in several groups, for which torch has no fast kernel."""
+    return single(x, w) & (x.ndim == 3) & (x.shape[1] != w.shape[1])
+
+
+@rule()
+def pack_conv1d() -> RuleSides:
+    """conv1d(x, w) = squeeze(packed(x, w))
+
+    For a convolution of signals in several groups, as one of images of one row, in single precision.
+    """
+    return packed.conv_alone(grouped, packed.SIGNALS)
+
+
+@rule(priority=1, extern_use=False)
+def pack_conv1d_bias() -> RuleSides:
+    """conv1d(x, w) + b = squeeze(packed(x, w, b))
+
+    As pack-conv1d, before which it comes. The convolution without its bias must have no other use.
+    """
+    return packed.conv_bias(grouped, bias(), packed.SIGNALS)
+
+
+@rule(priority=3, extern_use=False)
+def pack_conv1d_activation() -> RuleSides:
+    """f(conv1d(x, w) + b) = squeeze(packed(x, w, b; f))
+
+    As pack-conv1d-bias, before which it comes, with a bias or without, and an activation f. The convolution must have
+    no other use.
+    """
+    return packed.conv_activation(grouped, bias(), packed.SIGNALS)
+
+
 DENSE = (pack_dense, pack_dense_bias, pack_dense_add, pack_dense_activation)
 CONV = (pack_conv, pack_conv_bias, pack_conv_add, pack_conv_activation, pack_conv_add_relu)
-CPU = RuleSet((*DENSE, *CONV))
+CONV1D = (pack_conv1d, pack_conv1d_bias, pack_conv1d_activation)
+CPU = RuleSet((*DENSE, *CONV, *CONV1D))
 """The rules for a CPU. ``gsl.optimize`` finds out which of them pay; each call also chooses the fastest kernel."""

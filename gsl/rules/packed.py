@@ -4,7 +4,8 @@ operands of which a condition tells whether they fit."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from gsl import attr, op, pat
 from gsl.rules.common import RuleSides
@@ -47,32 +48,67 @@ def window(product: pat.Pattern) -> dict[str, Any]:
     return {name: getattr(product, name) for name in ("strides", "padding", "dilation", "groups")}
 
 
-def conv_alone(fits: Fits) -> RuleSides:
+def packed_conv(product: pat.Pattern, x: pat.Pattern, *others: pat.Pattern, **attrs: Any) -> pat.Pattern:
+    """The packed call for a convolution of images by a weight, with or without a bias."""
+    return op.PackedConv2D(x, *others, **window(product), **attrs)
+
+
+def signal(x: pat.Pattern, w: pat.Pattern) -> pat.Call:
+    """A convolution of signals, the channels first."""
+    return op.Conv1D(x, w, data_layout="NCW", kernel_layout="OIW", out_layout="", out_dtype="")
+
+
+def packed_signal(
+    product: pat.Pattern, x: pat.Pattern, w: pat.Pattern, *bias: pat.Pattern, **attrs: Any
+) -> pat.Pattern:
+    """The packed call for a convolution of signals, as images of one row."""
+    before, after = product.padding[0], product.padding[1]
+    moved = {
+        "strides": (1, product.strides[0]),
+        "padding": (0, before, 0, after),
+        "dilation": (1, product.dilation[0]),
+        "groups": product.groups,
+    }
+    rows, weight = op.ExpandDims(x, axis=2), op.ExpandDims(w, axis=2)
+    return op.Squeeze(op.PackedConv2D(rows, weight, *bias, **moved, **attrs), axis=2)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A kind of convolution, and the packed call for it."""
+
+    product: Callable[[pat.Pattern, pat.Pattern], pat.Call] = conv
+    packed: Callable[..., pat.Pattern] = packed_conv
+
+
+IMAGES: Final = Convolution()
+SIGNALS: Final = Convolution(signal, packed_signal)
+
+
+def conv_alone(fits: Fits, kind: Convolution = IMAGES) -> RuleSides:
     """conv(x, w)"""
     x, w = pat.Wildcard(), pat.Param()
-    product = conv(x, w)
-    return product, op.PackedConv2D(x, w, **window(product)), fits(x, w)
+    product = kind.product(x, w)
+    return product, kind.packed(product, x, w), fits(x, w)
 
 
-def conv_bias(fits: Fits, b: pat.Pattern) -> RuleSides:
+def conv_bias(fits: Fits, b: pat.Pattern, kind: Convolution = IMAGES) -> RuleSides:
     """conv(x, w) + b"""
     x, w = pat.Wildcard(), pat.Param()
-    product = conv(x, w)
-    return op.BiasAdd(product, b, axis=1), op.PackedConv2D(x, w, b, **window(product)), fits(x, w)
+    product = kind.product(x, w)
+    return op.BiasAdd(product, b, axis=1), kind.packed(product, x, w, b), fits(x, w)
 
 
-def conv_activation(fits: Fits, b: pat.Pattern) -> RuleSides:
+def conv_activation(fits: Fits, b: pat.Pattern, kind: Convolution = IMAGES) -> RuleSides:
     """f(conv(x, w) + b), with a bias or without"""
     x, w = pat.Wildcard(), pat.Param()
-    product = conv(x, w)
+    product = kind.product(x, w)
     layer = pat.Alt(op.BiasAdd(product, b, axis=1), product)
-    f, moved = activated(layer), window(product)
+    f = activated(layer)
 
     def target(name: str) -> pat.Match:
-        clauses = [
-            op.PackedConv2D(x, w, b, activation=name, **moved), op.PackedConv2D(x, w, activation=name, **moved),
-        ]  # fmt: skip
-        return pat.Match(layer, clauses)
+        given = [(x, w, b), (x, w)]
+        return pat.Match(layer, [kind.packed(product, *operands, activation=name) for operands in given])
 
     return f, by_activation(f, target), fits(x, w)
 

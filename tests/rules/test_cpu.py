@@ -45,6 +45,19 @@ def layer(
     return view
 
 
+def signals(*, groups: int = 2, bias: bool = False, then: str = "", dtype: str = "float32", **attrs: Any) -> View:
+    """A convolution of signals, and what follows it."""
+
+    def view(b: Build) -> list[Node]:
+        x, w = b.input("x", 2, 4, 9, dtype=dtype), b.param("w", 8, 4 // groups, 3, dtype=dtype)
+        y = b.call("nn.conv1d", x, w, groups=groups, **attrs)
+        if bias:
+            y = b.call("nn.bias_add", y, b.param("b", 8, dtype=dtype), axis=1)
+        return [b.call(then, y) if then else y]
+
+    return view
+
+
 FIRES: list[tuple[str, View, str]] = [
     ("pack-dense", layer(), "packed.dense(%x, %w)"),
     ("pack-dense", layer(matmul=True), "packed.dense(%x, %transpose)"),
@@ -64,15 +77,25 @@ FIRES: list[tuple[str, View, str]] = [
      "packed.conv2d(%x, %w, %b, activation='relu6')"),
     ("pack-conv-add-relu", layer(conv=True, add=True, then="nn.relu"),
      "packed.conv2d_add(%x, %w, %y, activation='relu')"),
+    ("pack-conv1d", signals(padding=(2, 1)),
+     "packed.conv2d(%expand_dims, %expand_dims_1, padding=(0, 2, 0, 1), groups=2)"),
+    ("pack-conv1d-bias", signals(groups=4, bias=True, strides=2, dilation=3),
+     "packed.conv2d(%expand_dims, %expand_dims_1, %b, strides=(1, 2), dilation=(1, 3), groups=4)"),
+    ("pack-conv1d-activation", signals(bias=True, then="silu"),
+     "packed.conv2d(%expand_dims, %expand_dims_1, %b, groups=2, activation='silu')"),
     ("int8-dense", layer(matmul=True), "packed.dense(%x, %transpose, precision='int8')"),
     ("int8-dense-bias", layer(bias=True), "packed.dense(%x, %w, %b, precision='int8')"),
     ("int8-conv", layer(conv=True, dilation=2), "packed.conv2d(%x, %w, dilation=(2, 2), precision='int8')"),
     ("int8-conv-bias", layer(conv=True, bias=True), "packed.conv2d(%x, %w, %b, precision='int8')"),
 ]  # fmt: skip
 REFUSES: list[tuple[str, View]] = [
+    ("pack-conv1d", signals(dtype="float64")),
+    ("pack-conv1d-bias", signals(bias=True, dtype="float64")),
+    ("pack-conv1d-activation", signals(then="silu", dtype="float64")),
+    ("pack-conv1d", signals(groups=1)),
     *((rule.name, layer(conv="conv" in rule.name, bias="bias" in rule.name, add="add" in rule.name,
                         then="nn.relu" if rule.name.endswith(("activation", "relu")) else "", dtype="float64"))
-      for rule in CPU),
+      for rule in CPU if "conv1d" not in rule.name),
     ("pack-dense-bias", layer(bias=True, used=True)),
     ("pack-dense-add", layer(add=(3, 1, 3, 8))),
     ("pack-dense-add", layer(add=(3, 8))),
@@ -163,7 +186,24 @@ def images() -> tuple[nn.Module, torch.Tensor]:
     return Residual(), torch.randn(2, 3, 8, 8)
 
 
-@pytest.mark.parametrize("make", [mlp, images])
+class Signals(nn.Module):
+    """Convolutions of signals, one channel at a time, between layers on these, as conformers have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 8), nn.Linear(8, 6)
+        self.each, self.norm = nn.Conv1d(8, 8, 5, padding=2, groups=8), nn.BatchNorm1d(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.each(self.first(x).transpose(1, 2)))
+        return x + self.second(nn.functional.silu(y).transpose(1, 2))  # type: ignore[no-any-return]
+
+
+def sound() -> tuple[nn.Module, torch.Tensor]:
+    return Signals(), torch.randn(2, 9, 6)
+
+
+@pytest.mark.parametrize("make", [mlp, images, sound])
 @pytest.mark.parametrize("rules", [CPU, INT8, BFLOAT16])
 def test_programs(make: Callable[[], tuple[nn.Module, torch.Tensor]], rules: RuleSet) -> None:
     torch.manual_seed(0)

@@ -7,9 +7,9 @@ from typing import Any
 
 from gsl import op, pat
 from gsl.rules.common import RuleSides
-from gsl.rules.cpu import single
+from gsl.rules.cpu import grouped, single
 from gsl.rules.gpu import uniform
-from gsl.rules.packed import activated, as_rows, by_activation, conv, dense, window
+from gsl.rules.packed import activated, as_rows, by_activation, conv, dense, signal, window
 from tests.verify.wrong_rules.table import wrong
 
 
@@ -98,6 +98,38 @@ def _() -> RuleSides:
     product, _, (x, w, y), attrs = packed_conv(activation="relu")
     same = product.shape == y.shape
     return op.ReLU(product) + y, op.PackedConv2DAdd(x, w, y, **attrs), single(x, w, y) & same
+
+
+def signals(**given: Any) -> tuple[pat.Pattern, list[pat.Pattern], dict[str, Any]]:
+    x, w, b, _ = operands()
+    product = signal(x, w)
+    moved = {"strides": (1, product.strides[0]), "padding": (0, product.padding[0], 0, product.padding[1])}
+    return product, [x, w, b], {**moved, "dilation": (1, product.dilation[0]), "groups": product.groups, **given}
+
+
+def rows(x: pat.Pattern, w: pat.Pattern) -> list[pat.Pattern]:
+    return [op.ExpandDims(x, axis=2), op.ExpandDims(w, axis=2)]
+
+
+@wrong("pack-conv1d", condition="")
+def _() -> RuleSides:
+    """the dilation left out"""
+    product, (x, w, _), attrs = signals(dilation=(1, 1))
+    return product, op.Squeeze(op.PackedConv2D(*rows(x, w), **attrs), axis=2), grouped(x, w)
+
+
+@wrong("pack-conv1d-bias")
+def _() -> RuleSides:
+    """the bias dropped"""
+    product, (x, w, b), attrs = signals()
+    return op.BiasAdd(product, b, axis=1), op.Squeeze(op.PackedConv2D(*rows(x, w), **attrs), axis=2), grouped(x, w)
+
+
+@wrong("pack-conv1d-activation")
+def _() -> RuleSides:
+    """an activation of another kind"""
+    product, (x, w, _), attrs = signals(activation="silu")
+    return op.GELU(product), op.Squeeze(op.PackedConv2D(*rows(x, w), **attrs), axis=2), grouped(x, w)
 
 
 for precision, (kind, target, adding) in product(
