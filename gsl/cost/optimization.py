@@ -174,7 +174,7 @@ class _Optimization:
 
     def done(self, start: float) -> Optimized:
         """The result and its report."""
-        space = Space(self.workload, self.stages, self.model)
+        space = Space(self.base, self.stages, self.model)
         self._check_captures()
         known = self._known(space)
         found = None if known is None else self._again(known, space)
@@ -188,19 +188,27 @@ class _Optimization:
             self._keep(found, end)
         new = self._whole(found.best)
         with self._measuring_for(0.0):
+            before = self._before(space)
             costs = found.best.costs if new is found.best.workload else space.costs(new)
         report = OptimizeReport(
             self.workload.name, end.taken, end.reason, self.search.name, found.trials,
-            space.original.costs, costs, end.before, end.after, end.error, self.tolerance, self.threads,
+            before, costs, end.before, end.after, end.error, self.tolerance, self.threads,
             time.perf_counter() - start, known is not None,
         )  # fmt: skip
         return Optimized(new if end.taken else self.workload, report)
 
+    @cached_property
+    def base(self) -> Workload:
+        """The program from which the search starts: a folded one, since rules ask for weights; where rules may ask for
+        what is computed from them, as those for quantised layers do, the program that was given."""
+        return self.workload if _is_quantised(self.workload) else _folded(self.workload)
+
+    def _before(self, space: Space) -> Costs:
+        """The costs of the program that was given."""
+        return space.original.costs if self.base is self.workload else space.costs(self.workload)
+
     def _whole(self, candidate: Candidate) -> Workload:
-        """The program of a candidate as it runs: folded, unless what runs programs does that itself."""
-        program = candidate.workload.program
-        if not isinstance(program, Stepped) or program.fuses:
-            return candidate.workload
+        """The program of a candidate as it runs."""
         if candidate not in self.folded:
             self.folded[candidate] = _folded(candidate.workload)
         return self.folded[candidate]
@@ -224,7 +232,7 @@ class _Optimization:
         """The best program by the cost model."""
         final = FINAL * self.clock.seconds
         with self._measuring_for(self.clock.left - final):
-            final = max(final, self._least(space.original.costs))
+            final = max(final, self._least(self._before(space)))
         search_for = Clock(self.clock.left - final)
         with self._measuring_for(search_for.left):
             exact = search_for if self.tolerance is None else Clock(EXACT * search_for.left)
@@ -265,7 +273,7 @@ class _Optimization:
     def _keep(self, found: Found, end: _End) -> None:
         """Keep what the next run on an equal program needs to know."""
         best = found.best
-        if self._key is None or (best.workload is not self.workload and not best.traces):
+        if self._key is None or (best.workload is not self.base and not best.traces):
             return
         decision = Decision(best.traces, found.trials, None if found.finished else self.clock.seconds)
         if end.taken:
@@ -295,7 +303,7 @@ class _Optimization:
         with self._measuring_for(0.0):
             if not known.traces:
                 return Found(space.original, known.trials)
-            workload = self.workload
+            workload = self.base
             try:
                 for trace in known.traces:
                     workload = trace.replay(workload)
@@ -465,8 +473,11 @@ _MORE = (1.1, 2**16)
 
 
 def _folded(workload: Workload) -> Workload:
-    """The program in which what depends on weights and literals only is computed ahead; on literals only, where the
-    tensors of that take much more memory than before, as the floats of weights in eight bits do."""
+    """The program in which what depends on weights and literals only is computed ahead, unless what runs programs does
+    that itself; on literals only, where the tensors of that take much more memory than before, as the floats of weights
+    in eight bits do."""
+    if not isinstance(workload.program, Stepped) or workload.program.fuses:
+        return workload
     factor, more = _MORE
     for params in (True, False):
         found = workload.fold(params=params)
@@ -528,8 +539,11 @@ def _workload(model: Any, inputs: Any) -> Workload:
 
 
 def _rules_for(workload: Workload) -> tuple[RuleSet, ...]:
-    is_quantised = any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
-    return default_rules(device_type(workload), is_quantised=is_quantised)
+    return default_rules(device_type(workload), is_quantised=_is_quantised(workload))
+
+
+def _is_quantised(workload: Workload) -> bool:
+    return any(str(node.op).startswith("quantized_decomposed") for node in workload.graph.nodes)
 
 
 def device_type(workload: Workload) -> str:

@@ -308,7 +308,7 @@ class Space:
         before a run."""
         if node.op in (PARAM, CONST):
             return self.hoists or (node.op == PARAM or hasattr(node.attrs["value"], "shape") if self.fold else None)
-        if not all(operand in ahead for operand in node.operands):
+        if not all(part in ahead for part in (*node.operands, *node.deps)):
             return None
         fits = _is_steady(node) if self.hoists else self.fold and is_foldable(node)
         return any(ahead[operand] for operand in node.operands) if fits else None

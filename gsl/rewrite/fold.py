@@ -14,6 +14,7 @@ from gsl.graph.splice import Replacement, Splicer, new_node
 from gsl.graph.subgraph import Subgraph
 from gsl.rewrite.check import changed, seen_through
 from gsl.rewrite.cse import call_key, frozen
+from gsl.spec import spec_of
 from gsl.spec.meaning import has_symbols
 from gsl.walk import postorder
 
@@ -127,7 +128,7 @@ def _computable(graph: Graph, params: bool, most: int, failed: set[Node]) -> dic
             fits = params or node.op == CONST
         else:
             fits = _is_constant(node) and node not in kept and _is_small(node, most)
-        if fits and all(operand in known for operand in node.operands):
+        if fits and all(part in known for part in (*node.operands, *node.deps)):
             known[node] = True
     return known
 
@@ -158,7 +159,7 @@ def computed_ahead(graph: Graph) -> dict[Node, bool]:
         if node.op in _KNOWN:
             if node not in unsteady:
                 known[node] = node.op == PARAM or hasattr(node.attrs["value"], "shape")
-        elif all(operand in known for operand in node.operands) and is_foldable(node):
+        elif all(part in known for part in (*node.operands, *node.deps)) and is_foldable(node):
             known[node] = any(known[operand] for operand in node.operands)
     return known
 
@@ -174,8 +175,11 @@ def _is_first(node: Node) -> bool:
 
 
 def _is_constant(node: Node) -> bool:
-    """True if a node always has the same value where its operands have."""
-    pure = node.effect is None and not node.deps
+    """True if a node always has the same value where its operands have.
+
+    A call that reads the shape of another tensor has that among its attributes.
+    """
+    pure = node.effect is None and (not node.deps or spec_of(node.op) is not None)
     sizes = (node.type, dict(node.attrs))
     return pure and node.op != INPUT and not isinstance(node.op, Subgraph) and not has_symbols(sizes)
 

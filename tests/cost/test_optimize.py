@@ -342,6 +342,33 @@ def test_what_depends_on_weights_and_literals_only_is_computed_ahead(
     assert wl.op_counts()["sin"] == 1
 
 
+@pytest.mark.parametrize("is_quantised", [False, True])
+def test_rules_for_weights_match_what_is_computed_from_weights(
+    is_quantised: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in quantised programs, where rules ask for what is computed from them."""
+    monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
+
+    def multiply(a: torch.Tensor) -> torch.Tensor:
+        weight = model.weight - model.weight.mean(0)
+        if is_quantised:
+            quantise = torch.ops.quantized_decomposed.quantize_per_tensor.default
+            a = a + quantise(model.weight, 1.0, 0, -128, 127, torch.int8).float()
+        return a @ weight
+
+    model = Chain(multiply)
+    model.weight = nn.Parameter(torch.rand(3, 3))
+    wl = Workload.from_torch(model, (torch.randn(3, 3),))
+    w = pat.Param()
+    turn = Subst(op.Matmul(x, w), op.Dense(x, op.Transpose(w, axes=(1, 0))), name="turn")
+    for _ in range(2):
+        new, report = gsl.optimize(wl, rules=turn, cost=priced(matmul=2.0), budget=2)
+        assert ("nn.dense" in new.op_counts()) == (not is_quantised)
+        if not is_quantised:
+            assert report.costs_before.total == wl.cost(priced(matmul=2.0)).total
+        wl.compare(new).check()
+
+
 def test_weights_in_eight_bits_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gsl.cost.optimization.is_faster", lambda new, old: True)
     positions = lambda a: a * torch.arange(3).cumsum(0).repeat(100).float()  # noqa: E731

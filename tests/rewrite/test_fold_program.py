@@ -73,6 +73,15 @@ def test_weights_only_where_that_is_asked_for() -> None:
     old.compare(new).check()
 
 
+def test_the_shape_of_a_weight_is_known_and_that_of_an_input_is_not() -> None:
+    old = workload(lambda self, x: x @ (self.w - 1).t().reshape(16).reshape_as(self.w))
+    other = workload(lambda self, x: x @ (self.w - 1).t().reshape(16).reshape_as(x)).fold(params=True)
+    assert other.op_counts() == {"matmul": 1, "reshape": 1}
+    new = old.fold(params=True)
+    assert new.op_counts() == {"matmul": 1}
+    old.compare(new).check()
+
+
 @pytest.mark.parametrize("function", [
     lambda self, x: x + torch.ones(600, 600).sum(),  # a megabyte and more, of nothing
     lambda self, x: x + torch.ones(600, 600)[:4, :4].relu(),
