@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.process import BaseProcess
-from typing import Any, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from gsl.errors import GSLError, WorkloadError, missing_package
 
@@ -116,6 +117,7 @@ class Exit(IntEnum):
     INTERRUPTED = 130
     CLOSED = 141
     """The reader of the output is gone, as of ``gsl list rules | head -1``."""
+    TERMINATED = 143
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,14 @@ def failure(caught: Exception, shown: bool) -> tuple[Exit, str]:
     explained = shown or (usage and error.__cause__ is None)
     line = f"{first}{rest}{'' if explained else ' (--traceback shows where)'}"
     return Exit.USAGE if usage else Exit.FAILED, line
+
+
+def terminated(number: int, frame: object) -> NoReturn:
+    """The handler of SIGTERM: it ends the processes that this one started, and raises SystemExit, so that what is
+    half-written is taken away."""
+    for process in multiprocessing.active_children():
+        process.terminate()
+    sys.exit(int(Exit.TERMINATED))
 
 
 def process_class() -> type[BaseProcess]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import textwrap
+import threading
 import traceback
 import warnings
 from collections.abc import Sequence
 from importlib import metadata
 
 from gsl.cli import apply, completion, draw, match, optimize, verify
-from gsl.cli.command import Command, Exit, Terminal, failure
+from gsl.cli.command import Command, Exit, Terminal, failure, terminated
 
 COMMANDS: tuple[Command, ...] = (
     apply.COMMAND, optimize.COMMAND, match.COMMAND, match.EXPLAIN, verify.COMMAND, verify.LIST, draw.COMMAND,
@@ -20,7 +22,8 @@ COMMANDS: tuple[Command, ...] = (
 )  # fmt: skip
 EPILOG = """\
 returns: 0 done; 1 the answer is no (nothing matches, a rule is wrong, the result differs); 2 what was given can't be
-used; 3 the work failed; 130 interrupted. What was found goes to standard output, everything else to standard error.
+used; 3 the work failed; 130 interrupted; 143 terminated. What was found goes to standard output, everything else to
+standard error.
 
 gsl COMMAND --help shows examples of each command."""
 WIDTH = 118
@@ -33,14 +36,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (it is open as long as the process lives)
     terminal = Terminal.of(sys.stdout, sys.stderr)
     shown = False
+    ends = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and threading.current_thread() is threading.main_thread()
     try:
         try:
+            if ends:
+                signal.signal(signal.SIGTERM, terminated)
             options = parser().parse_args(arguments)
             shown = options.traceback
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: terminal.warn(message)
                 found = options.run(options, terminal)
         finally:
+            if ends:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
             _flush()  # also what the parser prints before it exits
         return int(found)
     except KeyboardInterrupt:

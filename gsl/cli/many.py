@@ -16,10 +16,10 @@ from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from gsl.cli import files, models
-from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure, process_class
+from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure, process_class, terminated
 
 JsonObject = dict[str, Any]
 """The result for one model as JSON."""
@@ -148,14 +148,10 @@ def _send(there: Connection, work: _Task, task: argparse.Namespace, jobs: int) -
     half-written is taken away.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, terminated)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     there.send(_attempt(work, task))
-
-
-def _terminated(number: int, frame: object) -> NoReturn:
-    sys.exit(int(Exit.INTERRUPTED))
 
 
 def _received(here: Connection, process: BaseProcess, model: Path) -> Result:

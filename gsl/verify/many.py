@@ -151,8 +151,7 @@ def _found(
     elif jobs > 1:
         methods = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("fork" if "fork" in methods else None)
-        # An interrupt (Ctrl-C) comes to these processes, too, and ends them.
-        own = ProcessPoolExecutor(jobs, context, signal.signal, (signal.SIGINT, signal.SIG_DFL))
+        own = ProcessPoolExecutor(jobs, context, _end_by_signals)
         try:
             yield from _elsewhere(rules, own, options)
         finally:
@@ -160,6 +159,12 @@ def _found(
     else:
         for rule in rules:
             yield _verdict(rule, options)
+
+
+def _end_by_signals() -> None:
+    """Have an interrupt (Ctrl-C), which comes to all processes, and SIGTERM end this one at once."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def _elsewhere(rules: tuple[Subst, ...], executor: Executor, options: dict[str, int]) -> Iterator[Verdict]:

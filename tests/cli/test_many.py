@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gsl import Workload
+from gsl import Subst, Workload
 from gsl.cli import models
 from tests.cli.conftest import Run
 
@@ -99,21 +100,43 @@ def test_a_process_that_dies_fails_alone(zoo: Path, gsl: Run, monkeypatch: pytes
     assert files(Path("new")) == ["a.pt2", "b.pt2"]
 
 
-def test_an_interrupt_leaves_nothing_half_written(zoo: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes to all processes, as Ctrl-C does."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_is_ended_leaves_nothing_half_written(
+    number: signal.Signals, zoo: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An interrupt comes to all processes, as Ctrl-C does; the command that is terminated ends those it started."""
 
-    def interrupted(workload: Workload, path: Path, with_values: bool) -> list[Path]:
+    def ended(workload: Workload, path: Path, with_values: bool) -> list[Path]:
         path.write_bytes(b"half")
         if path.name == "a.pt2":
-            for process in (os.getpid(), os.getppid()):
-                os.kill(process, signal.SIGINT)
+            for process in (os.getpid(), os.getppid()) if number == signal.SIGINT else (os.getppid(),):
+                os.kill(process, number)
         time.sleep(60)
         return [path]
 
     (zoo / "broken.pt2").unlink()
-    monkeypatch.setitem(models.FORMATS, ".pt2", replace(models.FORMATS[".pt2"], write=interrupted))
-    assert gsl("apply", "mine.py:swish", "zoo", "-o", "new", "--jobs", "2") == (130, "", "gsl: interrupted\n")
-    assert files(Path("new")) == []
+    monkeypatch.setitem(models.FORMATS, ".pt2", replace(models.FORMATS[".pt2"], write=ended))
+    apply = ("apply", "mine.py:swish", "zoo", "-o", "new", "--jobs", "2")
+    if number == signal.SIGINT:
+        assert gsl(*apply) == (130, "", "gsl: interrupted\n")
+    else:
+        with pytest.raises(SystemExit, match="143"):
+            gsl(*apply)
+    assert (files(Path("new")), multiprocessing.active_children()) == ([], [])
+
+
+def test_verification_that_is_terminated_ends_its_processes(
+    here: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(rule: Subst, **options: object) -> None:
+        if rule.name == "to silu":
+            os.kill(os.getppid(), signal.SIGTERM)
+        time.sleep(60)
+
+    monkeypatch.setattr("gsl.verify.many.verify", ended)
+    with pytest.raises(SystemExit, match="143"):
+        gsl("verify", "mine.py:swish,idle,near,folds", "--jobs", "2")
+    assert multiprocessing.active_children() == []
 
 
 @pytest.mark.parametrize(
