@@ -12,7 +12,7 @@ from gsl.cache import Store
 from gsl.cost.machine import WARM, Roofline, accelerator, captured, devices, machine, threads_of, timed
 from gsl.cost.table import Cost, Costs
 from gsl.cost.work import ExampleSizes, Work, is_free, work
-from gsl.errors import GSLError, WorkloadError, checked, nearest
+from gsl.errors import WorkloadError, checked, is_exhaustion, nearest
 from gsl.front.base import ProgramStep, Scoped, Stepped
 from gsl.graph import LEAVES, Node, is_call, op_name
 from gsl.spec import Trait, spec_of
@@ -322,7 +322,8 @@ class Measured:
                 known = self.store.number(*key)
                 if known is None or known >= 0:
                     seconds = self._run(partial(program.alone, region.steps, copies=copies[region]), copies[region])
-                    self.store.put(seconds if known is None else min(known, seconds), *key)
+                    if seconds is not None:
+                        self.store.put(seconds if known is None else min(known, seconds), *key)
 
     def _key(self, region: Region, copies: int) -> tuple[object, ...]:
         return (machine(), devices(), self.threads, copies, region.key)
@@ -331,7 +332,9 @@ class Measured:
         """The number of copies of its weights that a region reads in turns."""
         return 1 if own == 0 else max(1, min(8, min(self.cold, all_weights) // own))
 
-    def _run(self, prepare: Callable[[], Callable[[], object]], copies: int) -> float:
+    def _run(self, prepare: Callable[[], Callable[[], object]], copies: int) -> float | None:
+        """The seconds that a call takes; a negative number where it can't be run alone, and ``None`` where memory is
+        lacking, which may be there another time."""
         import torch
 
         try:
@@ -340,11 +343,8 @@ class Measured:
                 for _ in range(WARM * copies):
                     call()
             return self._seconds(call, copies)
-        except GSLError:
-            return -1.0
-        except Exception:
-            # A call may need values that nobody can make up: indices in a range, a state.
-            return -1.0
+        except Exception as error:  # a call may need values that nobody can make up: indices in a range, a state
+            return None if is_exhaustion(error) else -1.0
 
     def _seconds(self, call: Callable[[], object], copies: int) -> float:
         """The seconds that a call takes, which is warm, and reads so many copies of its weights in turns."""

@@ -350,13 +350,12 @@ class _Optimization:
                 before, after, found, instead = self._timed(finalists)
             except CaptureError as error:
                 return _End(best, False, f"of a new program, {error}, so the old one stays")
-            except Exception:
-                running, failure = self._running(finalists)
-                if len(running) == len(finalists):
-                    raise
-                if running:
-                    return self._end(running, known)
-                return _End(best, False, f"{failure}, so the old program stays", is_wrong=True)
+            except Exception as error:
+                failure = f"timing failed with {type(error).__name__}: {error}"
+            else:
+                failure = ""
+            if failure:  # here nothing holds any more what was built
+                return self._end_without_times(finalists, known, failure)
         best, wrong = found.program, found.error
         if found.reason:
             reason = f"{found.reason}, so the old program stays"
@@ -380,6 +379,16 @@ class _Optimization:
             reason = f"{found.reason}, so the old program stays"
             return _End(best, False, reason, error=found.error, instead=found.reason, is_wrong=True)
         return _End(best, True, gain, error=found.error)
+
+    def _end_without_times(self, finalists: Sequence[Candidate], known: Decision | None, failure: str) -> _End:
+        """The result where timing has failed: that of fewer programs, or the old one, if that runs."""
+        running, reason = self._running(finalists)
+        if len(running) == len(finalists):  # they may have taken too much memory together
+            _ = self.inputs.expected  # raises what the old program alone raises
+            running, reason = running[:1] if len(running) > 1 else [], failure
+        if running:
+            return self._end(running, known)
+        return _End(finalists[0], False, f"{reason}, so the old program stays", is_wrong=True)
 
     def _running(self, programs: Sequence[Candidate]) -> tuple[list[Candidate], str]:
         """The programs that can be run, and the reason why the last one of the others can't: a framework may lack a

@@ -101,6 +101,17 @@ def test_a_size_that_a_run_tells_is_estimated() -> None:
     assert "could not be run alone" in str(costs)
 
 
+def test_a_call_for_which_memory_was_lacking_is_measured_another_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacking(call: Callable[[], object]) -> float:
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    wl = traced(torch.asinh, randn(3, 7))
+    with monkeypatch.context() as patched:
+        patched.setattr("gsl.cost.model.timed", lacking)
+        assert [call.estimated for call in wl.cost()] == [True]
+    assert [call.estimated for call in wl.cost()] == [False]
+
+
 # ------------------------------------------------------------ tables
 
 

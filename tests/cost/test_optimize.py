@@ -304,6 +304,29 @@ def test_what_has_no_kernel_is_given_back() -> None:
     assert "the new program can't be run: NotImplementedError" in report.decision
 
 
+@pytest.mark.parametrize(("failures", "decision"), [(1, "2.00 times faster"), (2, "timing failed with MemoryError: , so")])
+def test_timing_that_fails_does_not_lose_what_was_found(
+    failures: int, decision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is lacking for several programs, the best one is timed alone beside the old one."""
+    timings, numbers = [Timing((seconds,) * 5) for seconds in (1.0, 0.5, 0.6, 0.7)], list[int]()
+
+    def timed(programs: Sequence[Workload], *_: Any) -> list[Timing]:
+        numbers.append(len(programs))
+        if len(numbers) <= failures:
+            raise MemoryError
+        return timings[: len(programs)]
+
+    monkeypatch.setattr("gsl.cost.optimization.in_turns", timed)
+    monkeypatch.setattr("gsl.cost.optimization.Measured", Timed)
+    wl = small(chain(torch.exp, torch.relu, torch.relu))
+    stages = [RuleSet([RELU_RELU]), RuleSet([Subst(op.ReLU(x), op.Clip(x, a_min=0.0), name="clip")])]
+    new, report = gsl.optimize(wl, rules=stages, cost=Timed(lambda node: 0.1, 0.0), budget=60.0)
+    assert decision in report.decision, report.decision
+    assert (new is wl) == (failures == 2)
+    assert numbers[1] == 2 < numbers[0]
+
+
 def test_the_decision_to_change_nothing_is_kept() -> None:
     class Double(nn.Module):
         def forward(self, a: torch.Tensor) -> torch.Tensor:
