@@ -156,15 +156,15 @@ def test_operators_of_onnx() -> None:
     onnx = pytest.importorskip("onnx")
     workload = Workload.from_onnx(onnx.parser.parse_model("""
         <ir_version: 10, opset_import: ["" : 22, "my.own" : 1]>
-        model (float[2, 3] x) => (float[2, 3] y) {
-            one = Hardmax <axis = 1> (x)
-            y = my.own.Scale <by = 2> (one)
+        model (float[2, 3] in) => (float[2, 3] pat) {
+            attr = Hardmax <axis = 1> (in)
+            pat = my.own.Scale <by = 2> (attr)
         }"""))
-    text = str(workload.pattern("y"))
+    text = str(workload.pattern("pat"))
     assert text == """\
-x = pat.Wildcard()
-one = pat.Call('onnx::Hardmax', x, axis=1)
-y = pat.Call('my.own::Scale', one, by=2)"""
+in2 = pat.Wildcard()
+attr2 = pat.Call('onnx::Hardmax', in2, axis=1)
+pat2 = pat.Call('my.own::Scale', attr2, by=2)"""
     assert outputs(last(text), workload) == [workload.graph.outputs]
 
 

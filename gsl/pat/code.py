@@ -285,7 +285,7 @@ class _Coder:
             return _called("pat.is_op", [self._operator(pattern.op)])
         symbol = INFIX.get(pattern.op.name) if isinstance(pattern.op, OpSpec) else None
         operands = [self._operand(operand) for operand in pattern.operands]
-        if symbol and not pattern.attrs and pattern.guard is None and len(operands) == 2:
+        if symbol and not pattern.attrs and pattern.guard is None:
             if all(_is_number(operand) for operand in pattern.operands):
                 operands[0] = self._text(pattern.operands[0])
             return f"({operands[0]} {symbol} {operands[1]})"
@@ -398,7 +398,7 @@ _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""")
 
 def _bare(text: str) -> str:
     """A text without the parentheses around all of it, where it is no tuple."""
-    if not text.startswith("(") or not text.endswith(")"):
+    if not text.startswith("("):
         return text
     depth = 0
     for place, letter in enumerate(_QUOTED.sub(lambda quoted: "_" * len(quoted[0]), text)):
@@ -417,7 +417,10 @@ def _plain(value: Any) -> str:
         value is None or isinstance(value, (bool, int, float, complex, str)) or type(value).__module__ == "torch"
     ):
         raise PatternError(f"{value!r} can't be written as Python: a rule with it is written by hand")
-    text = repr(value) if type(value).__module__ != "torch" else str(value)
+    if type(value).__module__ == "torch":
+        text = str(value)
+        return text if text.startswith("torch.") else f"torch.{type(value).__name__}({text!r})"  # of a device
+    text = repr(value)
     return f"float({text!r})" if text in ("inf", "-inf", "nan") else text
 
 

@@ -10,6 +10,8 @@ import pytest
 import gsl
 from gsl import Subst, attr, op, pat, wildcard
 from gsl.errors import PatternError
+from gsl.graph import SymDim
+from gsl.spec.natives import OnnxOp
 
 x, y, w = wildcard(), pat.Variable(), pat.Param()
 conv = op.Conv2D(x, w, strides=(2, 2))
@@ -31,6 +33,7 @@ following = pat.GetItem(parts, head.index + I)
 before, after = pat.Segment(), pat.Segment(max_len=3, greedy=True)
 run = pat.Segment(following, templates=[following], first=[head], index=I, min_len=2)
 joined = op.Concatenate(pat.Tuple(before, run, after), axis=parts.axis)
+two = pat.Const(2.0)
 link, ops = wildcard(), pat.OpWithTrait("element_wise", op.Trait.ACTIVATION)
 chain = pat.Repeat(op.Exp(link), sole=False)
 
@@ -79,6 +82,7 @@ RULES: dict[str, Subst] = {
     ),
     "chains": Subst(x > pat.Repeat(op.ReLU(u), min=2, max=5, greedy=False), op.ReLU(x)),
     "users": Subst((op.ReLU(x).uniq() >> pat.is_op("exp")).used_by(y + op.Tanh(u).extern_use(False), 0), x + u),
+    "outputs that are used": Subst(op.ReLU(x).is_output() > op.Exp(u), x + u),
     "attributes and demands of arithmetic": Subst(
         op.Matmul(x, y, out_dtype="float16") + op.Add(x, y, ndim=2), x * pat.Const(2.0, dtype="float16"),
     ),
@@ -92,6 +96,40 @@ RULES: dict[str, Subst] = {
         op.ReLU(pat.GetItem(op.Split(x), 0, ndim=2)) + pat.Alt(op.Exp(y), op.Tanh(y), ndim=2), op.ReLU(y),
     ),
     "attributes of any call": Subst(op.Sum(x).has_attr(keepdims=True) + pat.is_op("max").has_attr(axis=(0,)), x),
+    "values": Subst(op.ReLU(positive := pat.Variable(values="positive")), positive),
+    "infinities": Subst(
+        op.Where(x, pat.Const(float("-inf")), pat.Const(float("inf"))), op.Where(x, pat.Const(float("nan")), 0.0)
+    ),
+    "choices of attributes": Subst(
+        op.Exp(alt), op.Clip(alt, a_min=0.0, a_max=attr.Match(alt, [1.0, 2.0])),
+        where=attr.In((x.ndim, 2), ((2, 2), (3, 2))),
+    ),
+    "indexed tuples": Subst(
+        view, op.Reshape(x, newshape=x.shape[::-1]),
+        where=(attr.Const((1, 2, 3))[x.ndim] == 2) & (attr.ReduceTuple("+", x.shape[1:], x.ndim) < 9)
+        & (attr.ReduceTuple("max", x.shape) == attr.Variadic(lambda i: i + 1)[3]),
+    ),
+    "an index in an index": Subst(
+        view, x,
+        where=attr.Sum(attr.Map(attr.Range(x.ndim), lambda i: attr.Sum(lambda j: x.shape[i] * j, i))) == x.ndim,
+    ),
+    "greedy segments": Subst(
+        op.Concatenate(pat.Tuple(pat.Segment(greedy=True), pat.Segment(w, templates=[w], greedy=False), x), axis=0), x
+    ),
+    "segments of fields with demands": Subst(
+        op.Concatenate(pat.Tuple(*[pat.Segment(each, templates=[each]) for each in (
+            pat.Wildcard(ndim=2), pat.Wildcard(distinct=True), pat.Variable())], x), axis=0), x,
+    ),
+    "two chains": Subst(x + pat.Repeat(op.ReLU(u), min=2) * pat.Repeat(op.Exp(w), max=3), x),
+    "operators that are not meant": Subst(
+        pat.Call(pat.NoneOf("exp"), x) + pat.Call(pat.AnyOp(), x) + pat.Call(pat.OpName("mine"), x), x
+    ),
+    "numbers on both sides": Subst(pat.Const(2) * pat.Const(3), pat.Const(6)),
+    "a number at two places": Subst(x * two + y * two, (x + y) * two),
+    "parts that are read": Subst(
+        op.ReLU(op.Exp(CONV)), op.Clip(CONV.like(x, w), a_max=(x.ndim + 1).max(3)), where=CONV.groups == 1
+    ),
+    "used alike": Subst((op.ReLU(x) > op.Exp(op.ReLU(y))).used_by(op.Tanh(u), 0), u),
     "arguments": Subst(op.ReLU(x), op.Maximum(x, 0.0), priority=3, extern_use=False, distinct=True, doc="two\nlines"),
 }  # fmt: skip
 
@@ -196,6 +234,16 @@ def test_an_overload_that_is_a_default_gives_no_name() -> None:
     assert text.startswith("target = pat.Param()\ny = pat.Call('aten::relu.default', target)\n")
 
 
+@pytest.mark.torch
+def test_a_device_is_made_of_its_name() -> None:
+    import torch
+
+    made = pat.Call("aten::zeros.default", size=(2,), device=torch.device("cuda:1"))
+    text = Subst(made + w, w).to_python()
+    assert text.startswith("import torch\n")
+    assert "pat.Call('aten::zeros.default', size=(2,), device=torch.device('cuda:1'))" in text
+
+
 @pytest.mark.parametrize("name", ["my rule", "class", "", "1"])
 def test_a_rule_is_held_by_a_variable(name: str) -> None:
     with pytest.raises(PatternError, match=f"the name of the variable that holds the rule, got {name!r}"):
@@ -213,6 +261,8 @@ def test_a_rule_is_held_by_a_variable(name: str) -> None:
         (lambda: Subst(pat.is_op(pat.OpClass("mine", frozenset(("exp",)))) > x, x), "mine can't be written as Python"),
         (lambda: Subst(x * [1.0, 2.0], x), "an array can't be written as Python"),
         (lambda: Subst(pat.Call(print, x), x), "it has no name by which it is found"),
+        (lambda: Subst(pat.Call(OnnxOp("Scale", "mine"), x), x), "it has no name by which it is found"),
+        (lambda: Subst(pat.Call(OnnxOp("Scale"), x, by=SymDim("n")), x), "n can't be written as Python"),
     ],
 )
 def test_what_has_no_text(make: Callable[[], Subst], message: str) -> None:
