@@ -366,7 +366,9 @@ def relax_front_end() -> FrontEnd:
 # ---------------------------------------------------------------- ONNX
 
 
-def onnx_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool) -> Program:
+def onnx_module(
+    inputs: Mapping[str, Type | None], outputs: Sequence[Type | None], pure: bool, version: int | None = None
+) -> Program:
     import onnx
     import onnx_ir as ir
 
@@ -384,7 +386,7 @@ def onnx_module(inputs: Mapping[str, Type | None], outputs: Sequence[Type | None
         assert isinstance(type, TensorType)
         node.outputs[0].type = ir.TensorType(onnx_dtype(type.dtype))
         node.outputs[0].shape = ir.Shape([None if isinstance(size, SymDim) else size for size in type.shape])
-    opsets = {"": onnx.defs.onnx_opset_version()}
+    opsets = {"": version or onnx.defs.onnx_opset_version()}
     results = [node.outputs[0] for node in made]
     graph = ir.Graph(fed, results, nodes=made, opset_imports=opsets, name="main")
     return from_onnx(ir.Model(graph, ir_version=10))
@@ -425,6 +427,8 @@ def onnx_front_end() -> FrontEnd:
 
 
 RELAX, RELAY, ONNX = relax_front_end(), relay_front_end(), onnx_front_end()
+OLD_ONNX = dataclasses.replace(ONNX, name="onnx_16", skeleton=functools.partial(onnx_module, version=16))
+"""Models of a version that lacks most operators of neural networks."""
 
 FRONT_ENDS = (FX, EXPORTED, RELAX, RELAY, ONNX)
 AVAILABLE = tuple(front_end for front_end in FRONT_ENDS if not front_end.unavailable)

@@ -11,7 +11,7 @@ from gsl.front.base import Program
 from gsl.graph import LEAVES, TUPLE, Graph, op_name
 from gsl.spec import TABLE
 from gsl.workload.compare import flatten, plain_tensor
-from tests.conformance.front_ends import AVAILABLE, FrontEnd
+from tests.conformance.front_ends import AVAILABLE, OLD_ONNX, FrontEnd
 from tests.conformance.operators import view
 from tests.conformance.programs import plain, program_of, results
 from tests.helpers.examples import CALLS, EVERY_CALL, ExampleCall
@@ -88,6 +88,42 @@ def test_computes_what_it_means(family: str, front_end: FrontEnd) -> None:
                 wrong.append(f"{call.label}: {error}")
     assert not wrong, "\n".join(wrong)
     assert next(found, None) is None
+
+
+_INF, _NAN = float("inf"), float("nan")
+_SIGNED = torch.tensor([6.0, -6.0, 6.0, -6.0, 5.0, -5.0, 5.0]), torch.tensor([3.0, 3.0, -3.0, -3.0, 3.0, 3.0, -3.0])
+_HEADS = torch.linspace(-1, 1, 60).reshape(1, 1, 5, 12).split([4, 4, 4], -1)
+CORNERS = [
+    ("floor_mod", _SIGNED, {}), ("mod", _SIGNED, {}), ("floor_divide", _SIGNED, {}),
+    ("logsumexp", (torch.tensor([[-_INF, -_INF], [_INF, 1.0], [300.0, -300.0], [_NAN, 1.0]]),), {"axis": 1}),
+    ("logsumexp", (torch.tensor([[1, 2], [-3, 70]]),), {"axis": (0, 1)}),
+    ("log1p", (torch.tensor([-1.0, -2.0, 0.0, 1e-10, 1.0, _INF, -_INF, _NAN]),), {}),
+    ("log1p", (torch.arange(4),), {}),
+    ("expm1", (torch.tensor([-_INF, -90.0, -1e-10, 0.0, 1e-10, 3.0, _NAN]),), {}), ("expm1", (torch.arange(4),), {}),
+    ("elu", (torch.tensor([-_INF, -1.0, -1e-10, 0.0, 2.0, _INF]),), {"alpha": 0.5}),
+    ("softplus", (torch.tensor([-50.0, -1.0, 0.0, 0.25, 0.75, 9.0, 50.0]),), {"beta": 2.0, "threshold": 1.0}),
+    ("gelu", (torch.linspace(-4, 4, 9),), {"approximate": "tanh"}), ("gelu", (torch.linspace(-4, 4, 9),), {}),
+    ("nn.attention", _HEADS, {"scale": None}), ("nn.attention", _HEADS, {"scale": 1.0}),
+    ("nn.attention", _HEADS, {"is_causal": True}),
+    ("nn.attention", (*_HEADS, torch.ones(5, 5).tril() > 0), {}),
+    ("nn.attention", (*_HEADS, torch.linspace(-9, 9, 25).reshape(5, 5)), {}),
+    ("nn.rms_norm", (torch.linspace(-1, 1, 12).reshape(3, 4), torch.arange(3.0)), {"axis": 0, "epsilon": 0.5}),
+    ("nn.rms_norm", (torch.linspace(-1, 1, 12).reshape(3, 4) * 1e3, torch.arange(4.0)), {"epsilon": 1e-6}),
+    ("nn.rms_norm", ((torch.linspace(-1, 1, 12).reshape(3, 4) * 1e3).half(), torch.arange(4).half()), {}),
+]  # fmt: skip
+"""Calls of composed operators with the numbers at which their parts are infinite, zero or equal."""
+
+
+@pytest.mark.parametrize("front_end", [*AVAILABLE, OLD_ONNX], ids=lambda front_end: front_end.name)
+@pytest.mark.parametrize("number", range(len(CORNERS)))
+def test_corners_mean_what_they_should(number: int, front_end: FrontEnd) -> None:
+    op, operands, attrs = CORNERS[number]
+    call = ExampleCall(op, op, operands, attrs)
+    if front_end.unavailable or front_end.refuses(op, op):
+        pytest.skip(f"{front_end.name} has no {op}")
+    written, fed = view([call])
+    (found,) = run(program_of(written, front_end), fed)
+    torch.testing.assert_close(found, call.expected(), rtol=1e-5, atol=max(1e-6, call.tolerance / 10), equal_nan=True)
 
 
 @EACH

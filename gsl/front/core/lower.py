@@ -186,8 +186,6 @@ def promoted(*operands: Operand) -> str:
         shape = (1,) * found.ndim if isinstance(found, TensorType) else ()
         values.append(torch.empty(shape, dtype=getattr(torch, found.dtype), device="meta")
                       if isinstance(found, TensorType) else found)  # fmt: skip
-    if not any(isinstance(found, TensorType) for found in operands):
-        values = list(map(torch.tensor, values))
     return dtype_name(torch.result_type(*values))
 
 
