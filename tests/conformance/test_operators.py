@@ -102,6 +102,7 @@ CORNERS = [
     ("expm1", (torch.tensor([-_INF, -90.0, -1e-10, 0.0, 1e-10, 3.0, _NAN]),), {}), ("expm1", (torch.arange(4),), {}),
     ("elu", (torch.tensor([-_INF, -1.0, -1e-10, 0.0, 2.0, _INF]),), {"alpha": 0.5}),
     ("softplus", (torch.tensor([-50.0, -1.0, 0.0, 0.25, 0.75, 9.0, 50.0]),), {"beta": 2.0, "threshold": 1.0}),
+    ("softplus", (torch.linspace(-9, 9, 7).double(),), {"beta": 0.5, "threshold": 3.0}),
     ("gelu", (torch.linspace(-4, 4, 9),), {"approximate": "tanh"}), ("gelu", (torch.linspace(-4, 4, 9),), {}),
     ("nn.attention", _HEADS, {"scale": None}), ("nn.attention", _HEADS, {"scale": 1.0}),
     ("nn.attention", _HEADS, {"is_causal": True}),
