@@ -68,7 +68,7 @@ def _functions(module: Any, wanted: tuple[str, ...] | None) -> Iterator[str]:
 
 # A pass runs within TVM, which would turn errors that it does not know into RuntimeErrors.
 for _known in (errors.EvaluationError, errors.FixpointError, errors.FrontEndError, errors.PatternError,
-               errors.RewriteError, errors.UndecidableError, errors.WorkloadError):  # fmt: skip
+               errors.RewriteError, errors.UndecidableError, errors.WorkloadError, KeyboardInterrupt):  # fmt: skip
     tvm_ffi.register_error(_known)
 
 __all__ = ["Pass"]

@@ -304,7 +304,7 @@ def test_what_has_no_kernel_is_given_back() -> None:
     assert "the new program can't be run: NotImplementedError" in report.decision
 
 
-@pytest.mark.parametrize(("failures", "decision"), [(1, "2.00 times faster"), (2, "timing failed with MemoryError: , so")])
+@pytest.mark.parametrize(("failures", "decision"), [(1, "2.00 times faster"), (2, "timing failed with MemoryError")])
 def test_timing_that_fails_does_not_lose_what_was_found(
     failures: int, decision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

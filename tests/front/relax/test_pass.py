@@ -8,7 +8,7 @@ from tvm import relax
 from tvm.relax.expr import _update_type
 
 import gsl.relax
-from gsl import RuleSet, Subst, op, pat
+from gsl import Match, RuleSet, Subst, op, pat
 from gsl.errors import FixpointError, FrontEndError, RewriteError
 from tests.front.relax.relax_helpers import Mixed, lines, tensor
 
@@ -78,6 +78,16 @@ def test_errors_name_the_pass_the_function_and_the_rule() -> None:
     ])  # fmt: skip
     with pytest.raises(FixpointError, match="in the function 'main'"):
         gsl.relax.Pass(swap, iterative=True)(module())
+
+
+def test_an_interrupt_comes_out_of_tvm_as_it_is() -> None:
+    def interrupted(match: Match) -> bool:
+        raise KeyboardInterrupt
+
+    before = module()
+    with pytest.raises(KeyboardInterrupt):
+        gsl.relax.Pass(Subst(op.ReLU(X), X, where=interrupted))(before)
+    tvm.ir.assert_structural_equal(before, module())
 
 
 def test_a_pass_takes_modules_without_relax_functions() -> None:
