@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -177,7 +178,8 @@ def failure(caught: Exception, shown: bool) -> tuple[Exit, str]:
 
 def terminated(number: int, frame: object) -> NoReturn:
     """The handler of SIGTERM: it ends the processes that this one started, and raises SystemExit, so that what is
-    half-written is taken away."""
+    half-written is taken away, in which no second signal stops it."""
+    signal.signal(number, signal.SIG_IGN)
     for process in multiprocessing.active_children():
         process.terminate()
     sys.exit(int(Exit.TERMINATED))
