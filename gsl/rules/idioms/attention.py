@@ -93,8 +93,8 @@ def masked(scores: Scores) -> Scores:
     masks = [
         pat.Cond(scores.masked, among, alone)
         for among, alone in (
-            (op.Where(keep, before, low), op.Where(keep, zero, low)),
-            (op.Where(hide, least, before), op.Where(hide, least, zero)),
+            (op.Where(keep, before, low), in_dtype_of(x, op.Where(keep, zero, low))),
+            (op.Where(hide, least, before), in_dtype_of(x, op.Where(hide, least, zero))),
             (before + more, plus),
             (before - less, -minus),
         )
@@ -107,6 +107,11 @@ def masked(scores: Scores) -> Scores:
         conditions=(*scores.conditions, step.dtype == x.dtype),
         lows=(*scores.lows, low, least),
     )
+
+
+def in_dtype_of(scores: pat.Pattern, mask: pat.Pattern) -> pat.Pattern:
+    """A mask in the dtype of the scores, so that what is added to it is rounded as what is added to them."""
+    return pat.Cond(mask.dtype == scores.dtype, mask, op.Cast(mask, dtype=scores.dtype))
 
 
 def as_numbers(mask: pat.Pattern, scores: pat.Pattern) -> pat.Pattern:
