@@ -72,8 +72,12 @@ def dtype_of_result(
     dtypes = {operand.dtype for operand in draft.operands if operand is not None}
     others = others_of(str(dtypes.pop())) if len(dtypes) == 1 else ()
     goal = s.wanted(draft, goal)  # it may follow from the dtypes of the operands
-    usual = ("", *others) if goal.dtype is None and s.choices.index(4) == 3 else ("",)
-    s.attr(draft, name, (goal.dtype,) if goal.dtype in others else usual)
+    options: Sequence[Any] = ("",)
+    if goal.dtype in others:
+        options = (goal.dtype,)
+    elif others and goal.dtype is None and s.choices.index(4) == 3:
+        options = others
+    s.attr(draft, name, options)
 
 
 Spelled = tuple[Iterable[Letters], Letters]
