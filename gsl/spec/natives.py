@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gsl.errors import nearest
+from gsl.errors import nearest, require
 
 
 class Parameter(NamedTuple):
@@ -183,6 +183,7 @@ def is_of_tvm(name: str) -> bool:
 
 def _overload_named(name: str) -> Any:
     if "::" not in name:
+        require("tvm")
         from tvm.ir import Op
 
         if name not in Op.list_op_names():

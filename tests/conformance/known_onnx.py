@@ -58,6 +58,7 @@ LISTS: Final[dict[str, Any]] = {
     },
     "respelled": {
         **known_both.RESPELLED,
+        "a factor of one element is a number": ("conv-multiply: one channel",),
         "channels come second: tensors of other layouts are transposed": (
             "diamond-conv-add: channels last",
             "diamond-conv-add: result in another layout",
