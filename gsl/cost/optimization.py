@@ -367,7 +367,10 @@ class _Optimization:
 
     def _end_by_costs(self, best: Candidate) -> _End:
         """The cheapest program by a function of the user's, which need not be about time, if its numbers are right."""
-        gain = f"cost {self.model.costs(self.workload).total:.4g} -> {best.costs.total:.4g}"
+        before, after = (self.model.costs(each).total for each in (self.workload, self._whole(best)))
+        if after >= before:
+            return _End(best, False, "no rule pays here, so the program is what it was")
+        gain = f"cost {before:.4g} -> {after:.4g}"
         try:
             _ = self.inputs.expected
         except Exception as error:

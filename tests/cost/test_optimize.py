@@ -346,6 +346,17 @@ def test_where_no_rule_matches_nothing_is_timed() -> None:
     assert "no rule pays here" in str(report)
 
 
+def test_what_is_computed_ahead_has_to_pay_by_a_function_too() -> None:
+    model = Chain(lambda a: a + model.weight.sin())
+    model.weight = nn.Parameter(torch.rand(3))
+    wl = Workload.from_torch(model, (torch.randn(4, 3),))
+    new, report = gsl.optimize(wl, rules=RELU_RELU, cost=lambda node: 0.0 if node.op == "sin" else 1.0)
+    assert new is wl
+    assert "no rule pays here" in report.decision
+    new, _ = gsl.optimize(wl, rules=RELU_RELU, cost=lambda node: 1.0)
+    assert new.op_counts() == {"add": 1}
+
+
 @pytest.mark.parametrize("functions", [(torch.abs,), (torch.relu, torch.relu)])
 def test_what_depends_on_weights_and_literals_only_is_computed_ahead(
     functions: tuple[Callable[[torch.Tensor], torch.Tensor], ...], monkeypatch: pytest.MonkeyPatch
