@@ -329,6 +329,21 @@ def test_a_mask_is_not_rounded() -> None:
     assert next(rule.match(halves_with_wide_scores(mask)), None) is None
 
 
+def test_a_bias_is_added_to_a_mask_in_the_dtype_of_the_scores() -> None:
+    """In a wider one it would be rounded otherwise than where it is added to scores."""
+
+    def function(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor, bias: torch.Tensor
+    ) -> torch.Tensor:
+        return ((q @ k.mT).masked_fill(m < 0, float("-inf")) + bias).softmax(-1) @ v
+
+    tensors = [*(x.half() for x in given()), torch.randn(N, M).half()]
+    new = IDIOMS(Workload.from_exported(exported(function, *tensors)), iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    (total,) = [node for node in new.graph.nodes if node.op == "add"]
+    assert total.type == TensorType((B, 1, N, M), "float16")
+
+
 @pytest.mark.parametrize("is_where", [False, True])
 def test_places_are_hidden_by_the_least_number_of_double_precision(is_where: bool) -> None:
     least = torch.finfo(torch.float64).min

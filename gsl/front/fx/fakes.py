@@ -173,12 +173,12 @@ class TensorLayout:
         if self.form.sizes_of is None:
             return FakeTensor(mode, _memory(properties), properties[3])
         env: Any = mode.shape_env
-        shape, strides = (tuple([size_of(env, size) for size in sizes]) for sizes in properties[:2])
+        shape, strides = (tuple([_size_of(env, size) for size in sizes]) for sizes in properties[:2])
         with env.suppress_guards():
             return FakeTensor(mode, _memory((shape, strides, properties[2])), properties[3])
 
 
-def size_of(env: ShapeEnv, size: Any) -> Any:
+def _size_of(env: ShapeEnv, size: Any) -> Any:
     """A size, which is a number or an expression in the symbols of a shape environment, as torch has it."""
     return size if isinstance(size, int) else env.create_symintnode(size, hint=None)
 
@@ -397,7 +397,7 @@ class Fakes:
         if not isinstance(size, SymDim):
             return size
         env = None if self.mode is None else self.mode.shape_env
-        return UNKNOWN if env is None else size_of(env, torch_expression(size.expr))
+        return UNKNOWN if env is None else _size_of(env, torch_expression(size.expr))
 
     def _run(self, node: fx.Node, replaced: Iterable[fx.Node]) -> tuple[Any, TensorLayout | None]:
         """The value of a call on the values of its arguments: by running it, or like that of an equal call before."""

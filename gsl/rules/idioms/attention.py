@@ -109,9 +109,9 @@ def masked(scores: Scores) -> Scores:
     )
 
 
-def in_dtype_of(scores: pat.Pattern, mask: pat.Pattern) -> pat.Pattern:
-    """A mask in the dtype of the scores, so that what is added to it is rounded as what is added to them."""
-    return pat.Cond(mask.dtype == scores.dtype, mask, op.Cast(mask, dtype=scores.dtype))
+def in_dtype_of(x: pat.Pattern, mask: pat.Pattern) -> pat.Pattern:
+    """A mask in the dtype of a tensor; in that of the scores, what is added to it is rounded as with them."""
+    return pat.Cond(mask.dtype == x.dtype, mask, op.Cast(mask, dtype=x.dtype))
 
 
 def as_numbers(mask: pat.Pattern, scores: pat.Pattern) -> pat.Pattern:
@@ -253,7 +253,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
 
     lead, before, after = soft.shape[:-2], product.shape[:-2], weights.shape[:-2]
     query, key = with_lead(scores.query, lead, before), with_lead(turned(kt), lead, before)
-    mask = pat.Cond(scores.mask.dtype == q.dtype, scores.mask, op.Cast(scores.mask, dtype=q.dtype))
+    mask = in_dtype_of(q, scores.mask)
     targets = []
     for each in taken:
         operands = query, key, with_lead(each.pattern, lead, after)
