@@ -164,11 +164,7 @@ class Checker:
 
     def after(self, replacement: Replacement, inner: Sequence[Node]) -> None:
         """Refuse a replacement of another type, one that drops or moves effects or closes a cycle, and an exchange of
-        places. New exchanges between processes are marked as such, so that none is dropped."""
-        if self.graph.exchanges is not None:
-            for node in replacement.created:
-                if node.opaque and self.graph.exchanges(node.op):
-                    node.effect = Effect.EXCHANGES
+        places."""
         for old, new in zip(replacement.old, replacement.new):
             if old.type is None or new.type is None:
                 if self.typed and old is not new:

@@ -93,8 +93,8 @@ class KnownCalls:
             node = builder.nodes[pattern]
             near = [other.type for other in (*node.operands, *builder.match.outputs)]
             node.type = next((type for type in near if type == node.type), node.type)
-            if has_unknown(node.type):
-                continue  # its sizes are its own
+            if has_unknown(node.type) or node.effect is not None:
+                continue  # its sizes, or what it exchanges, are its own
             if is_stateless(node.op) and not any(operand.op in NUMBERS for operand in node.operands):
                 if len(known) >= MOST_CALLS:
                     known.clear()

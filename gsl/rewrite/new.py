@@ -9,7 +9,7 @@ from typing import Any, Final
 from gsl.attr.evaluate import same
 from gsl.errors import EvaluationError, FrontEndError
 from gsl.graph import CONST, GETITEM, TUPLE, Graph, Node, Op, Origin, TensorType, TupleType, Type, dtype_name, op_name
-from gsl.graph.node import short_name
+from gsl.graph.node import Effect, short_name
 from gsl.graph.splice import is_new, new_node
 from gsl.graph.subgraph import Subgraph
 from gsl.pat.code import INFIX
@@ -32,9 +32,12 @@ class NewNodes:
         self.origin = origin
 
     def node(self, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any], type: Type | None) -> Node:
-        """A node that is known to be well-formed."""
-        node = Node(op, tuple(operands), attrs, type)
-        node.name = short_name(op)
+        """A node that is known to be well-formed. A new exchange between processes has its effect, so that none is
+        dropped."""
+        exchanges = self.graph.exchanges
+        node = Node(op, tuple(operands), attrs, type, name=short_name(op))
+        if exchanges is not None and node.opaque and exchanges(op):
+            node.effect = Effect.EXCHANGES
         return new_node(node, self.origin)
 
     def call(

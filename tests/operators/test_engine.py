@@ -21,7 +21,7 @@ from torch import Tensor, fx
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import gsl
-from gsl import RuleSet, Subst, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import Pass, PassList
 from gsl.rules import IDIOMS, NORMAL
 from tests.operators.engine import (
@@ -313,6 +313,18 @@ def on_two(module: fx.GraphModule, inputs: Sequence[tuple[Tensor, Tensor]]) -> l
 
 def names_of(module: fx.GraphModule) -> list[str]:
     return [str(node.target).split(".")[1] for node in module.graph.nodes if "_c10d_functional" in str(node.target)]
+
+
+def test_no_new_sum_over_processes_is_dropped(group: str) -> None:
+    x, y = pat.Wildcard(), pat.Wildcard()
+    summed = pat.Call(EXCHANGES.all_reduce.default, x, reduce_op="sum", group_name=group)
+    rules = RuleSet([Subst(op.Tanh(x), summed, name="sum"), Subst(op.Multiply(x, y), y, name="second")])
+    module = fx.symbolic_trace(lambda a, b: [torch.tanh(a) * b for _ in range(40)])
+    for node in module.graph.find_nodes(op="placeholder"):
+        node.meta["val"] = torch.empty(4, device="meta")
+    new = rules(Workload.from_fx(module), iterative=True)
+    assert new.trace.summary() == {"sum": 40, "second": 40}
+    assert names_of(new.mod) == ["all_reduce"] * 40
 
 
 @pytest.mark.sweep(3)

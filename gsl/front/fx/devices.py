@@ -214,7 +214,7 @@ class Admits:
     def _check_lazy(self, replaced: Replaced) -> None:
         """Refuse to take away what lets a tensor be in memory as it reads: not all calls take another one."""
         for old, new in zip(replaced.old, replaced.new):
-            after = self._native(new)
+            after = None if new.native is None else self._native(new)
             if after is not None and after in self.lazy and self._native(old) not in self.lazy:
                 raise FrontEndError(
                     f"%{new.name} may leave a conjugation to its readers, which not all calls carry out; %{old.name} "
