@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, WorkloadError
 from gsl.graph import TensorType
 from gsl.workload import Report
-from tests.helpers.nets import NetOfOne
+from tests.helpers.nets import NetOfOne, OfOne
 from tests.test_workload import F23, differ, fake
 
 MANY = {"x": TensorType((64, 8), "float32")}
@@ -72,6 +74,48 @@ def test_a_folded_norm_and_merged_matrices_pass() -> None:
     rows = {"x": TensorType((2, 16, 256), "float32")}
     assert differ(lambda x: (x @ q, x @ k, x @ v), lambda x: (x @ torch.cat([q, k, v], 1)).split(256, -1),
                   inputs=rows) == ""  # fmt: skip
+
+
+def deep(step: Callable[..., Any]) -> Workload:
+    """Sixty layers in bfloat16, each with a product of its own."""
+    generator = torch.Generator().manual_seed(0)
+    weights = [(torch.randn(64, 64, generator=generator) / 8).bfloat16() for _ in range(60)]
+
+    def layers(x: Tensor) -> Tensor:
+        for weight in weights:
+            x = x + torch.tanh(step(F.layer_norm(x, (64,)), weight))
+        return x
+
+    return Workload.from_torch(OfOne(layers), (torch.randn(64, 64, generator=generator).bfloat16(),))
+
+
+def test_rounding_of_many_layers_passes_as_float64_shows_it() -> None:
+    whole, halves = deep(lambda x, w: x @ w), deep(lambda x, w: x[:, :32] @ w[:32] + x[:, 32:] @ w[32:])
+    report = whole.compare(halves)
+    assert report.passed
+    assert re.search(r"ok \(by rounding: \S+ from the result in float64, from which the first is ", str(report))
+    assert not whole.compare(halves, rtol=1.5e-2).passed, "a tolerance that is given is kept"
+
+
+def test_what_differs_in_float64_fails_however_large_rounding_errors_are() -> None:
+    whole, off = deep(lambda x, w: x @ w), deep(lambda x, w: 1.02 * (x @ w))
+    (row, _) = whole.compare(off).outputs
+    assert row.mismatched < 0.05 * row.elements
+    assert not row.passed
+
+
+def test_one_wrong_element_among_rounding_errors_fails() -> None:
+    whole = deep(lambda x, w: x @ w)
+    one_off = OfOne(lambda x: whole.mod(x) + F.pad(torch.ones(1, 1), (0, 63, 0, 63)).bfloat16())
+    (row, _) = whole.compare(Workload.from_torch(one_off, whole.example_inputs)).outputs
+    assert row.mismatched == 1
+    assert not row.passed
+
+
+def test_rounding_errors_that_are_twice_as_large_fail() -> None:
+    whole, narrow = deep(lambda x, w: x @ w), deep(lambda x, w: (x * 3 @ w) / 3 - (x + 60) + (x + 60))
+    (row, _) = whole.compare(narrow).outputs
+    assert not row.passed
 
 
 def test_random_inputs_have_the_precision_of_their_dtype() -> None:

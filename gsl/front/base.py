@@ -95,6 +95,21 @@ class Placed(Protocol):
 
 
 @runtime_checkable
+class Widened(Protocol):
+    """An optional interface of a program: it runs in float64, which tells rounding errors from other ones."""
+
+    def wide(self, value: Any) -> Any:
+        """A tensor of narrower floats in float64, of narrower complex numbers in complex128; any other value as it is.
+        """
+
+    def in_float64(self) -> Callable[..., Any]:
+        """A callable as that of :meth:`Program.build`, which takes wide inputs, and computes with wide tensors only.
+
+        It raises whatever torch raises where a kernel does not take float64.
+        """
+
+
+@runtime_checkable
 class Ranged(Protocol):
     """An optional interface of a program: it knows for which sizes it was made."""
 

@@ -14,8 +14,11 @@ from gsl.workload.compare import (
     Override,
     afterwards,
     by_position,
+    by_rounding,
     compare_results,
     flatten,
+    is_beyond,
+    path_text,
     without_numbers,
 )
 from gsl.workload.inputs import STRATEGIES, Strategy, as_tensor, strategy
@@ -90,9 +93,12 @@ def runs(workload: Workload, inputs: Any, wanted: WantedInputs) -> list[SeededRu
 
 
 def compared(
-    first: Workload, second: Workload, wanted: Sequence[SeededRun], override: Override
+    first: Workload, second: Workload, wanted: Sequence[SeededRun], override: Override | None
 ) -> tuple[Compared, ...]:
-    """The outputs of both workloads in these runs, compared; inputs are told by name, or by position."""
+    """The outputs of both workloads in these runs, compared; inputs are told by name, or by position.
+
+    Without ``override``, outputs that differ are computed in float64, too; see :func:`by_rounding`.
+    """
     by_name = set(first.inputs) == set(second.inputs)
     same_front_end = len({type(each.program).__module__.rpartition(".")[0] for each in (first, second)}) == 1
     rows: list[Compared] = []
@@ -104,8 +110,24 @@ def compared(
         expected, found = aligned(ran[0], first, named, ran[1], second, same)
         if not same_front_end:
             found = by_position(expected, found)
-        rows += compare_results(number, expected, found, override, devices=same_front_end)
+        made = compare_results(number, expected, found, override, devices=same_front_end)
+        if override is None and same_front_end and any(map(is_beyond, made)):
+            exact = first.in_float64(named, run.seed), second.in_float64(same, run.seed)
+            made = _without_rounding(made, (expected, found), exact)
+        rows += made
     return without_numbers(rows)
+
+
+def _without_rounding(
+    rows: Sequence[Compared], results: tuple[Leaves, Leaves], exact: tuple[Leaves, Leaves]
+) -> list[Compared]:
+    """The rows, of which those pass that are beyond their tolerance by rounding; see :func:`by_rounding`."""
+    tables = [{path_text(path): leaf for path, leaf in leaves} for leaves in (*results, *exact)]
+    return [
+        by_rounding(row, [table[row.name] for table in tables[:2]], [table[row.name] for table in tables[2:]])
+        if is_beyond(row) and all(row.name in table for table in tables) else row
+        for row in rows
+    ]  # fmt: skip
 
 
 class FailedRunError(WorkloadError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gsl import draw
 from gsl.draw import hide_defaults, hide_nothing
 from gsl.errors import ReplayError, WorkloadError, check_number, checked
-from gsl.front.base import Explained, Extended, Placed, Program, Ranged, Scoped
+from gsl.front.base import Explained, Extended, Placed, Program, Ranged, Scoped, Widened
 from gsl.graph import Effect, Graph, Node, Type, is_call, op_name
 from gsl.graph.text import text
 from gsl.match import Match
@@ -406,8 +406,11 @@ class Workload:
         the example, unless there are only integers); without an example, one random run. Random operators draw the
         same numbers in both. Inputs and buffers that a run changes in place are compared too, and restored.
         Outputs are compared with those of the same key, position or field (of the same number, with a workload of
-        another front end); there must be some, and they must not be NaN alone. Tolerances are those of
-        :data:`TOLERANCES`, unless given. WorkloadError if the inputs do not fit.
+        another front end); there must be some, and they must not be NaN alone. WorkloadError if the inputs do not fit.
+
+        Tolerances are those of :data:`TOLERANCES`, unless given. If none is given, both are programs of torch, and an
+        output is beyond its tolerance, both are run in float64. The output passes if they agree there, and the rounding
+        errors of the other one are at most twice as large as those of this one.
 
         ``strategies`` are names of :data:`STRATEGIES` or ranges ``(low, high)`` by which the floats of random inputs
         are drawn, ``sizes`` values of symbolic sizes by name, and ``seed`` may be several: there is a run for each
@@ -424,8 +427,10 @@ class Workload:
                 f"but {other.name} takes {len(other.inputs)} ({', '.join(other.inputs)})"
             )
 
-        def override(standard: Tolerance) -> Tolerance:
+        def given(standard: Tolerance) -> Tolerance:
             return Tolerance(standard.rtol if rtol is None else rtol, standard.atol if atol is None else atol)
+
+        override = None if rtol is None and atol is None else given
 
         def fails(part: Workload, part_runs: Sequence[SeededRun]) -> bool:
             try:
@@ -670,6 +675,18 @@ class Workload:
         effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
         impure = effects or bool(self.graph.written)
         return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
+
+    def in_float64(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
+        """The same of a run in float64; nothing where the program can't be run so, or draws random numbers, which would
+        be others."""
+        program = self._program
+        if not isinstance(program, Widened) or any(node.effect is Effect.RANDOM for node in self.graph):
+            return []
+        values = {name: program.wide(value) for name, value in inputs.items()}
+        try:
+            return isolated(program.in_float64(), values, program.params, seed=seed, whole_state=True)
+        except Exception:  # of a kernel that does not take float64, say: the comparison is what it was
+            return []
 
 
 def _check_workload(method: str, other: object) -> None:

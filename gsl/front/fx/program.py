@@ -37,7 +37,7 @@ from gsl.front.fx.parameters import (
     unlifted,
 )
 from gsl.front.fx.regions import regions, takes
-from gsl.front.fx.run import runnable, structured
+from gsl.front.fx.run import in_float64, runnable, structured, wide
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer
@@ -124,6 +124,19 @@ class FxProgram(Extended, ABC):
     def scope(self, node: Node) -> tuple[str, ...]:
         """The names of the modules that a node is part of."""
         return module_path(node)
+
+    @property
+    @abstractmethod
+    def module(self) -> fx.GraphModule:
+        """The program as a module with its weights."""
+
+    def wide(self, value: Any) -> Any:
+        """A tensor of narrower floats in float64; any other value as it is."""
+        return wide(value)
+
+    def in_float64(self) -> Callable[..., Any]:
+        """A callable that takes wide inputs in order, and computes with wide tensors only."""
+        return in_float64(self.module)
 
     def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The calls that compute, in order."""

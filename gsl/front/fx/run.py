@@ -1,10 +1,11 @@
-"""Exported programs as they are run: each tensor at hand, and kernels that are called directly."""
+"""Programs as they are run: exported ones with each tensor at hand, and kernels that are called directly; all of them
+in float64, too."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 import torch
 from torch import fx
@@ -16,6 +17,10 @@ from gsl.front.fx.handle import attribute
 from gsl.front.fx.parameters import clone
 
 Run = Callable[..., Any]
+_WIDE: Final[Mapping[Any, torch.dtype]] = {
+    torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
+    torch.complex32: torch.complex128, torch.complex64: torch.complex128,
+}  # fmt: skip
 
 
 def structured(call: Run, spec: pytree.TreeSpec) -> Run:
@@ -54,6 +59,43 @@ def _structured(choose: Callable[[Sequence[Any]], Run], spec: pytree.TreeSpec) -
                                 "other dynamic_shapes") from error  # fmt: skip
 
     return guarded
+
+
+def wide(value: Any) -> Any:
+    """A tensor in float64 or complex128, or that dtype, for a narrower one; any other value as it is."""
+    if isinstance(value, torch.Tensor):
+        return value.to(_WIDE.get(value.dtype, value.dtype))
+    return _WIDE.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+def in_float64(module: fx.GraphModule) -> Run:
+    """A callable that takes the leaves of the arguments in order, and computes with wide tensors what the module
+    computes, call by call."""
+
+    def run(*leaves: Any) -> Any:
+        result = _InFloat64(module).run(*map(wide, leaves), enable_io_processing=False)
+        return module.graph.process_outputs(result)
+
+    return run
+
+
+class _InFloat64(fx.Interpreter):
+    """Runs a graph with wide tensors: a dtype among the arguments of a call is the wide one, too."""
+
+    def run_node(self, n: fx.Node) -> Any:
+        return pytree.tree_map(wide, super().run_node(n))
+
+    def fetch_args_kwargs_from_env(self, n: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = super().fetch_args_kwargs_from_env(n)
+        return pytree.tree_map(wide, args), pytree.tree_map(wide, kwargs)
+
+    def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return super().call_method("double" if target in ("half", "bfloat16", "float") else target, args, kwargs)
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        module = self.fetch_attr(target)
+        state = {name: wide(value) for name, value in (*module.named_parameters(), *module.named_buffers())}
+        return torch.func.functional_call(module, state, args, kwargs)
 
 
 def _with_own_tensors(module: fx.GraphModule) -> fx.GraphModule:

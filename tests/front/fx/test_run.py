@@ -14,6 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gsl import Workload
 from gsl.kernels import operator
 from gsl.rules import CPU
+from gsl.workload.compare import afterwards
+from tests.helpers.nets import OfOne
 from tests.helpers.tensors import randn
 
 IMAGE = randn(2, 3, 8, 8, seed=0)
@@ -117,3 +119,56 @@ def test_a_kernel_may_overwrite_what_nobody_reads_any_more(name: str, monkeypatc
             torch.testing.assert_close(call(x), Block(run)(IMAGE))
             assert sum(overwriting) == count
     assert torch.equal(x, IMAGE)
+
+
+# ---------------------------------------------------------------- in float64
+
+
+def in_both(model: nn.Module, *inputs: Any, traced: bool = False) -> tuple[Any, Any]:
+    """What the program of a model in float32 computes in float64, and what the model computes that is made float64."""
+    model = model.eval()
+    wl = Workload.from_fx(torch.fx.symbolic_trace(model)) if traced else Workload.from_torch(model, inputs)
+    ((path, found),) = wl.in_float64(dict(zip(wl.inputs, inputs)), 0)
+    assert path == ()
+    wide = [each.double() if each.is_floating_point() else each for each in inputs]
+    with torch.no_grad():
+        return found, model.double()(*wide)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_modules_and_their_weights_are_run_in_float64(traced: bool) -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 8))
+    weights = {name: value.clone() for name, value in model.state_dict().items()}
+    found, expected = in_both(model, IMAGE, traced=traced)
+    assert found.dtype == torch.float64
+    assert torch.allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert all(torch.equal(value.to(weights[name].dtype), weights[name]) for name, value in model.state_dict().items())
+
+
+def test_a_dtype_among_the_arguments_is_the_wide_one() -> None:
+    def function(x: Tensor) -> Tensor:
+        narrow = (x / 3).to(torch.bfloat16).float() + (x / 7).half() + torch.ones(4, dtype=torch.float16) / 3
+        return narrow.softmax(-1, dtype=torch.float32) * x.long()
+
+    x = randn(3, 4, seed=1) * 5
+    for wl in (Workload.from_fx(torch.fx.symbolic_trace(OfOne(function))), Workload.from_torch(OfOne(function), (x,))):
+        ((_, found),) = wl.in_float64({"x": x}, 0)
+        wide = x.double()
+        expected = (wide / 3 + wide / 7 + 1 / 3).softmax(-1) * x.long()
+        assert torch.allclose(found, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_an_input_that_a_program_changes_is_changed_in_float64() -> None:
+    wl = Workload.from_torch(OfOne(lambda x: x.div_(3) + 1), (randn(4, seed=2),))
+    x = randn(4, seed=3)
+    found = dict(wl.in_float64({"x": x}, 0))
+    assert torch.equal(found[()], x.double() / 3 + 1)
+    assert torch.equal(found[afterwards("input", "x")], x.double() / 3)
+    assert torch.equal(x, randn(4, seed=3))
+
+
+def test_what_can_not_be_run_in_float64_has_no_result() -> None:
+    dropped = Workload.from_torch(nn.Dropout().train(), (IMAGE,))
+    assert dropped.in_float64({"input": IMAGE}, 0) == []
+    rounded = torch.fx.symbolic_trace(OfOne(lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8).dequantize()))
+    assert Workload.from_fx(rounded).in_float64({"x": IMAGE}, 0) == []
