@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import numpy as np
 
 from gsl.cli.command import UsageError
+from gsl.pause import uninterrupted
 from gsl.place import shown, why_unwritable
 
 MOST: Final = 1 << 24
@@ -83,11 +84,9 @@ def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:
     suffixes, in the order in which the files may take the place of old ones.
     """
     real = path.resolve()  # what a link leads to is replaced, not the link
+    folder = real.parent / f".gsl-{uuid4().hex}"  # known before it is made: by then it is sure to be taken away
     try:
-        folder = Path(tempfile.mkdtemp(prefix=".gsl-", dir=real.parent))
-    except OSError as error:
-        raise UsageError(f"{path} can't be written: {error.strerror}") from error
-    try:
+        folder.mkdir(mode=0o700)
         made = make(folder / real.name)
         for file in made:
             old = real.with_suffix(file.suffix)
@@ -100,5 +99,5 @@ def write(path: Path, make: Callable[[Path], list[Path]]) -> list[Path]:
     except OSError as error:
         raise UsageError(f"{path} can't be written: {error.strerror or error}") from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        uninterrupted(shutil.rmtree)(folder, ignore_errors=True)
     return [path.with_suffix(file.suffix) for file in made]
