@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, get_origin
 
 from gsl.attr.ast import Literal
 from gsl.errors import PatternError, nearest
@@ -163,6 +163,11 @@ def _literal(name: str, before: RuleProgram, after: RuleProgram, given: Any) -> 
             return RuleLiteral(name, (_FLOATS,))
         if kind is int or word == "int":
             return RuleLiteral(name, _INTEGERS)
+        example = _example(default)
+        if example is not None:
+            raise PatternError(
+                f"{program.title}: the values of {name} are not known: give some to try, as {name}=[{example}]"
+            )
         if default is not None and not _is_plain(default):
             raise PatternError(
                 f"{program.title}: the keyword-only parameter {name} is {default!r}, which is no literal: expected a "
@@ -173,6 +178,14 @@ def _literal(name: str, before: RuleProgram, after: RuleProgram, given: Any) -> 
                 f"{program.title}: the values of {name} are not known: give some to try, as {name}=[{default!r}, …]"
             )
     return RuleLiteral(name, (_FLOATS, *_INTEGERS))
+
+
+def _example(hint: Any) -> str | None:
+    """The values to try that a message shows for a type of which there is no list of them, ``None`` for all else."""
+    if hint in (str, "str"):
+        return "'relu', 'silu'"
+    is_tuple = hint is tuple or get_origin(hint) is tuple or (isinstance(hint, str) and hint.startswith("tuple"))
+    return "(1, 1), (2, 3)" if is_tuple else None
 
 
 def _is_plain(value: Any) -> bool:

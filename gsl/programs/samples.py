@@ -45,6 +45,8 @@ class _Choice:
     """The sizes that the names get."""
     descending: bool = False
     """True if names get the smaller sizes that come later."""
+    steep: bool = False
+    """True if each name gets about three times the size of the next one, as an image beside a dilated kernel."""
     multiple: int = 1
     """The number of which all sizes are multiples; 0 for the product of the literals."""
     kinds: tuple[int, ...] = ()
@@ -158,22 +160,23 @@ class Sampler:
 
     def _base(self, sets: int = _SETS) -> tuple[_Choice, list[_Pair]]:
         """The first choice with which both programs can be traced with so many sets of sizes, and these traces."""
-        errors: list[tuple[int, FrontEndError]] = []
+        errors: list[tuple[int, FrontEndError, _Choice]] = []
         for choice in self._choices():
             pairs: list[_Pair] = []
             try:
                 for primes in range(sets):
                     mode = "one" if choice.mode == "aligned" and primes == _SETS - 1 else choice.mode
-                    pairs.append(self._trace(replace(choice, primes=primes, mode=mode)))
+                    tried = replace(choice, primes=primes, mode=mode)
+                    pairs.append(self._trace(tried))
             except MissingPackageError:
                 raise
             except FrontEndError as error:
-                errors.append((len(pairs), error))
+                errors.append((len(pairs), error, tried))
                 continue
             self._check_outputs(*pairs[0])
             return choice, pairs
-        furthest = max(errors, key=lambda each: each[0])[1]
-        raise PatternError(self._refusal(furthest)) from furthest
+        _, furthest, tried = max(errors, key=lambda each: each[0])
+        raise PatternError(self._refusal(furthest, tried)) from furthest
 
     def _choices(self) -> Iterator[_Choice]:
         """The ways to make a sample, the likelier ones first."""
@@ -185,6 +188,7 @@ class Sampler:
             for multiple, mode in itertools.product((1, 0) if self.literals else (1,), modes):
                 yield _Choice(usual, mode, multiple=multiple, kinds=chosen)
         yield _Choice(usual, descending=True, kinds=kinds[0])
+        yield _Choice(usual, steep=True, kinds=kinds[0])
         for chosen, other, mode in itertools.product(kinds, lengths[1:], modes):
             yield _Choice(other, mode, kinds=chosen)
         for chosen, multiple in itertools.product(kinds, _MULTIPLES):
@@ -257,11 +261,11 @@ class Sampler:
                     "shape and dtype"
                 )
 
-    def _refusal(self, error: FrontEndError) -> str:
-        """The message for programs that can't be traced."""
+    def _refusal(self, error: FrontEndError, choice: _Choice) -> str:
+        """The message for programs that can't be traced, with the sample of this choice for one."""
         first = str(error)
         free = [tensor.name for tensor in self.tensors if tensor.type.axes is None]
-        sample = self.sample(next(self._choices()))
+        sample = self.sample(choice)
         if ": TypeError: " in first:
             mend = (
                 "each parameter before * is a tensor: a number, or a list of them, stands after it, as in f(x, *, axes)"
@@ -291,6 +295,11 @@ def _dtypes(sample: InputSample) -> list[str]:
 
 def _primes(choice: _Choice, count: int) -> Iterator[int]:
     """Different primes, other ones for each number."""
+    if choice.steep:
+        from sympy import nextprime
+
+        least = (11, 13, 17, 19)[choice.primes]
+        return (nextprime(least * 3**power) for power in reversed(range(count)))
     start = (0, 9, 0, 4)[choice.primes]
     primes = (_LARGE if choice.primes == 2 else _SMALL)[start : start + max(count, 8)]
     return iter(primes[::-1] if choice.descending else primes)

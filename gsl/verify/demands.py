@@ -164,11 +164,9 @@ class Demands:
             return
         if isinstance(side, (Item, Slice)) and isinstance(side.sequence, Attribute):
             if isinstance(side, Item):
-                part = self.value(side.index, fact.path, fact.symbols)
+                part = side.index
             else:
                 part = slice(*(self.value(n, fact.path, fact.symbols) for n in (side.start, side.stop, side.step)))
-            if part is None:
-                return
             side = side.sequence
         elif isinstance(side, Function) and side.name == "Len" and isinstance(side.operands[0], Attribute):
             part, side = len, side.operands[0]
@@ -202,9 +200,23 @@ class Demands:
         """The given values of an attribute, as pairs of a part of it (``None``: all of it) and a value."""
         for fact, part, other, member in self.sources.get((draft, name), ()):
             if not member:
-                value = self._found(other, fact)
-                if value is not None or (isinstance(other, Literal) and other.value is None):
-                    yield part, value
+                value, place = self._found(other, fact), self._place(part, fact)
+                if place is not _ABSENT and (value is not None or (isinstance(other, Literal) and other.value is None)):
+                    yield place, value
+
+    def axes(self, draft: NodeDraft) -> Iterator[int]:
+        """The axes of a draft that a condition reads alone, as far as they are decided."""
+        for fact, part, _, _ in self.sources.get((draft, "shape"), ()):
+            place = self._place(part, fact)
+            if isinstance(place, int):
+                yield place
+
+    def _place(self, part: Any, fact: Demand) -> Any:
+        """A part of an attribute, with the number of an item that is an expression; absent where it is not decided."""
+        if not isinstance(part, Ast):
+            return part
+        found = self._found(part, fact)
+        return _ABSENT if found is None else found
 
     def binds(self, draft: NodeDraft, name: str) -> bool:
         """True if an attribute follows from a term, now or later, that does not follow from it in turn."""

@@ -299,8 +299,7 @@ class Solver:
 
     def _sizes(self, draft: NodeDraft, sizes: list[int | None]) -> tuple[int, ...]:
         """Decide the sizes of a leaf, one after the other, so that one may follow from another."""
-        sources = self.demands.sources.get((draft, "shape"), ())
-        bound = {part % len(sizes) for _, part, _, _ in sources if isinstance(part, int) and sizes}
+        bound = {axis % len(sizes) for axis in self.demands.axes(draft)} if sizes else set()
         wishes = [self.choices.size() if size is None else size for size in sizes]
         tried = iter(range(MOST_SIZES))
 

@@ -159,6 +159,10 @@ def test_literals_that_are_none() -> None:
     def scaled(x: Tensor, *, factor: float) -> Tensor:
         return torch.relu(x) * factor
 
+    def strided(x: Tensor, *, stride: tuple[int, ...]) -> Tensor:
+        return torch.as_strided_copy(x, x.shape, stride)
+
+    assert "values of stride are not known: give some to try, as stride=[(1, 1), (2, 3)]" in message(strided, strided)
     assert "so it is a literal: expected a list" in message(scaled, scaled, factor="b n")
     assert "so it is a literal" in message(scaled, scaled, factor=pat.Const())
 

@@ -392,6 +392,19 @@ def test_values_to_try_are_given() -> None:
 # Conditions and patterns
 
 
+def test_kernels_are_smaller_than_what_they_move_over() -> None:
+    """Sizes are tried of which earlier names have much larger ones; a literal may be a size."""
+    def before(x: Tensor, w: Tensor, *, stride: int, dilation: int, groups: int) -> Tensor:
+        return F.conv1d(x, w, None, stride, 0, dilation, groups)
+
+    def after(x: Tensor, w: Tensor, *, stride: int, dilation: int, groups: int) -> Tensor:
+        return F.conv2d(x[:, :, None], w[:, :, None], None, (1, stride), 0, (1, dilation), groups).squeeze(2)
+
+    few = [1, 2, 3]
+    rule = Subst.from_programs(before, after, x="b groups*c n", w="groups*o c k", stride=few, dilation=few, groups=few)
+    fires(rule, Workload.from_torch(nn.Conv1d(4, 6, 5, 2, 0, 2, 2, bias=False), (torch.randn(2, 4, 19),)))
+
+
 def test_a_condition_on_parameters() -> None:
     rule = Subst.from_programs(eager, fused, where=lambda q, scale: (q.shape[-1] <= 16) & (scale == 0.25), **SHAPES)
     assert len(list(rule.match(Workload.from_torch(Attention(), inputs())))) == 1

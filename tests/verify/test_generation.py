@@ -220,6 +220,9 @@ def sources() -> dict[str, Callable[[], Subst]]:
             op.Reshape(op.Transpose(apart := op.Reshape(x), axes=(0, 1, 4, 2, 5, 3))), same, where=apart.ndim == 6
         ),
         "an integer quotient": lambda: Subst(op.FloorDivide(whole_number, op.FloorMod(x, whole_number)), same),
+        "a size of an axis that an attribute tells": lambda: Subst(
+            cat := op.Concatenate([x, y]), same, where=x.shape[cat.axis] == 0
+        ),
         "a sum of sizes": lambda: Subst(op.Dense(x, w), same, where=w.shape[0] == w.shape[1] + 2),
         "attributes of another": lambda: Subst(
             [a := op.Conv2D(x, w), op.Conv2D(x, v, **pat.same_attr(a, ["strides", "padding", "groups"]))], same

@@ -44,13 +44,11 @@ def traced(
     """The view of what a function computes of tensors of these types, which are its inputs in this order.
 
     ``weights`` names those among the tensors that are weights of the function, a module; ``make`` traces it otherwise
-    than before dispatch. Raises FrontEndError, with the line of the function, where a call fails with these types, and
-    PatternError for a function that looks at a value, changes a tensor, takes a list of them, or returns anything but
-    tensors.
+    than before dispatch. Raises FrontEndError, with the line of the function, where a call fails with these types or
+    no tensor is so large, and PatternError for a function that looks at a value, changes a tensor, takes a list of
+    them, or returns anything but tensors.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        tensors = list(_empty(types).values())
     names = list(types)
 
     def call(*values: torch.Tensor) -> tuple[Any, ...]:
@@ -61,6 +59,8 @@ def traced(
         return _outputs(function(*values, **attributes))
 
     try:
+        with mode:
+            tensors = list(_empty(types).values())
         with torch.no_grad(), quiet(), noted_calls() as calls:
             if make is None:
                 module = make_fx(call, pre_dispatch=True)(*tensors)
