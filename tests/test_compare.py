@@ -208,6 +208,17 @@ def test_a_module_is_not_a_traced_one() -> None:
         Workload.from_fx(nn.Linear(2, 2))  # type: ignore[arg-type]
 
 
+def test_of_an_operator_without_a_kernel_the_list_of_kernels_is_not_told() -> None:
+    torch.library.define("gsl_compare::lost", "(Tensor x) -> Tensor")
+    torch.library.register_fake("gsl_compare::lost", torch.empty_like)
+    x = pat.Wildcard()
+    old = Workload.from_torch(NetOfOne(lambda self, x: x.relu()), (torch.randn(3),))
+    new = Subst(op.ReLU(x), pat.Call("gsl_compare::lost", x))(old)
+    with pytest.raises(WorkloadError, match="Could not run 'gsl_compare::lost'") as error:
+        old.compare(new)
+    assert "\n" not in str(error.value)
+
+
 def test_a_kernel_that_refuses_a_dtype_is_told_with_the_rule_that_calls_it() -> None:
     x = pat.Wildcard()
     rule = Subst(op.ReLU(x), pat.Call(torch.ops.aten.hardswish.default, x), name="no kernel")

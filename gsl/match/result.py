@@ -217,7 +217,8 @@ class Miss:
     @property
     def reason(self) -> str:
         """The expected and the found value, in words."""
-        return f"{self.what}: expected {_shown(self.expected)}, found {_shown(self.found)}"
+        found = op_name(self.found) if self.what == "operator" else _shown(self.found)
+        return f"{self.what}: expected {_shown(self.expected)}, found {found}"
 
 
 def _shown(value: Any) -> str:

@@ -141,8 +141,9 @@ def _second(first: Workload, second: Workload, inputs: Mapping[str, Any], run: S
     except GSLError:
         raise
     except Exception as error:
+        reason, _, _ = str(error).strip().partition("\n\n")  # of an operator without a kernel, torch lists all others
         raise FailedRunError(
-            f"{second.name} fails on inputs ({run.label}) on which {first.name} runs: {type(error).__name__}: {error}"
+            f"{second.name} fails on inputs ({run.label}) on which {first.name} runs: {type(error).__name__}: {reason}"
         ) from error
 
 

@@ -11,6 +11,7 @@ import pytest
 from gsl import RuleSet, Subst, attr, is_op, op, pat
 from gsl.errors import PatternError
 from gsl.graph import Effect, Graph
+from gsl.spec.natives import OnnxOp
 from tests.helpers.graphs import Builder, graph
 from tests.rewrite.test_scale import chain
 
@@ -291,6 +292,11 @@ def test_the_hint_that_numbers_of_native_calls_are_given_by_keyword() -> None:
     topk = torch.ops.aten.topk.default
     found = graph(lambda b: b.call("nn.relu", b.call(topk, b.input("x", 4), k=2)))
     assert "given by keyword, as k=2" in text(Subst(op.ReLU(pat.Call(topk, x, 2)), op.Tanh(x)), found)
+
+
+def test_a_native_operator_is_told_by_its_name() -> None:
+    found = graph(lambda b: b.call("nn.relu", b.call(OnnxOp("Scale", "mine"), b.input("x", 4))))
+    assert "operator: expected exp, found mine::Scale" in text(Subst(op.ReLU(op.Exp(x)), x), found)
 
 
 def test_the_hint_that_a_literal_is_a_node_for_each_use() -> None:

@@ -104,7 +104,8 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
     "integers that keep their dtype, in a model that does not tell it": (
         {"body": "a = ReduceSum(x, axis) b = ReduceL2(x, axis) y = Sub(a, b)", "inputs": "int32[2,3] x",
          "outputs": "int32[2,1] y", "more": "int64[1] axis = {1}", "opset": 18},
-        "%axis: int64[1] = param\n%a: int32[2, 1] = onnx::ReduceSum(%x, %axis)\n"
+        "%axis: int64[1] = param\n%sum: int64[2, 1] = sum(%x, axis=(1,), keepdims=True)\n"
+        "%a: int32[2, 1] = cast(%sum, dtype='int32')\n"
         "%b: int32[2, 1] = onnx::ReduceL2(%x, %axis)\n%y: int32[2, 1] = subtract(%a, %b)",
     ),
     "a convolution of no channels, of which torch makes none": (

@@ -149,6 +149,7 @@ READ: list[tuple[Any, str]] = [
     (R.tril(X), "trilu(x, upper=False)"),
     # reductions
     (R.sum(X), "sum(x, axis=(0, 1, 2))"),
+    (R.sum(BYTES), "cast(sum(n, axis=(0, 1)), dtype='int32')"),
     (R.max(X, [-1], True), "max(x, axis=(2,), keepdims=True)"),
     (R.mean(X, [0, 1]), "mean(x, axis=(0, 1))"),
     (R.variance(X, 1), "variance(x, axis=(1,))"),
@@ -268,11 +269,10 @@ def normalised_in(scope: Variables, call: Any) -> Any:
 
 OPAQUE: list[Any] = [
     # of another dtype than torch's
-    R.sum(BYTES),
+    R.mean(BYTES),
     R.mean(BYTES),
     R.divide(BYTES, BYTES),
     R.power(BYTES, BYTES),
-    R.prod(BYTES, 1),
     R.cumsum(BYTES, 0),
     R.clip(BYTES, 0.5, 2.5),
     # of other numbers

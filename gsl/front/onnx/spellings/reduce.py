@@ -75,6 +75,9 @@ def _read_reduction(op: str, before: str = "", after: str = "") -> OnnxLift:
             axes = tuple(range(rank))
         data = Canon(before, (r.x,)) if before else r.x
         found = Canon(op, (data,), {"axis": axes, "keepdims": bool(r.attr("keepdims", 1))})
+        if op in ("sum", "prod") and not before and r.type().dtype == "int32":
+            # The canonical ones of integers are int64.
+            return Canon("cast", (found,), {"dtype": "int32"})
         return Canon(after, (found,)) if after else found
 
     return read
@@ -97,7 +100,8 @@ def _read_cumsum(r: OnnxCall) -> Canon:
 
 
 ROWS: Final = (
-    *(row(op, name, _reduction(name), _read_reduction(op)) for op, name in _NATIVE.items()),
+    *(row(op, name, _reduction(name), _read_reduction(op), also=("cast",), inner=(op,))
+      for op, name in _NATIVE.items()),
     row("", "ReduceSumSquare", read=_read_reduction("sum", before="square"), also=("sum",), inner=("square",)),
     row("", "ReduceL1", read=_read_reduction("sum", before="abs"), also=("sum",), inner=("abs",)),
     row("", "ReduceL2", read=_read_reduction("sum", before="square", after="sqrt"), also=("sqrt",),
