@@ -129,19 +129,16 @@ def same(
     return read
 
 
-SHORT: Final = ("int32", "int16", "int8", "uint8")
-"""The integers in which TVM sums up those of that dtype."""
-
-
 def over_axes(op: str, test: Callable[[str], bool] | None = None) -> TvmLift:
     """The reader of a reduction over some axes. TVM takes none for all of them, or can't compile it."""
     identity = same(op, test)
 
     def read(r: TvmCall) -> Canon:
         unread_unless(r["axis"] != ())
-        found, dtype = identity(r), r.result.dtype
-        # The canonical ones of integers are int64.
-        return Canon("cast", (found,), {"dtype": dtype}) if op in ("sum", "prod") and dtype in SHORT else found
+        found = identity(r)
+        if op in ("sum", "prod") and "int" in (dtype := r.result.dtype) and dtype != "int64":
+            return Canon("cast", (found,), {"dtype": dtype})  # the canonical ones of integers are int64
+        return found
 
     return read
 

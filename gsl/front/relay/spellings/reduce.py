@@ -28,14 +28,7 @@ def _over(name: str, cast: Callable[[RelayLowering, Any], Any] = lambda w, x: x,
 
 def _reduction(op: str) -> TvmRow:
     """A reduction that Relay has, in the dtype that torch's result has."""
-    reader = over_axes(op)
-
-    def read(r: RelayCall) -> Canon:
-        # Of integers, torch's result is int64 and Relay's is not: a cast away from it.
-        found, own = reader(r), r.result.dtype
-        return Canon("cast", (found,), {"dtype": own}) if "int" in own and own != "int64" else found
-
-    return row(op, write=_over(op, lambda w, x: w.cast(x, w.dtype)), read=read)
+    return row(op, write=_over(op, lambda w, x: w.cast(x, w.dtype)), read=over_axes(op))
 
 
 def _quantifier(op: str) -> TvmRow:
