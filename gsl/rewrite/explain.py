@@ -201,7 +201,8 @@ def explain(
     told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
-        "" if found.matches else hint or _by_keyword(told) or _between(told) or _twice(misses), rule, attempt,
+        "" if found.matches else hint or _by_keyword(told) or _bias(told) or _between(told) or _twice(misses), rule,
+        attempt,
     )  # fmt: skip
 
 
@@ -239,6 +240,15 @@ def _adds_to_product(patterns: Iterable[Pattern]) -> bool:
         call.label == "add" and any(isinstance(each, Call) and each.label in _PRODUCTS for each in call.operands or ())
         for call in calls
     )
+
+
+def _bias(misses: Iterable[Miss]) -> str:
+    """The hint that a sum is shown as a bias, where the source has what is added to as a leaf."""
+    found = any(
+        miss.what == "operator" and miss.node is not None and miss.node.op == "nn.bias_add"
+        and miss.pattern is not None and _label(miss.pattern) == "add" for miss in misses
+    )  # fmt: skip
+    return f"{BIAS}; (x + b) | op.BiasAdd(x, b, axis=-1) is either" if found else ""
 
 
 _TRAINED: Final = {"nn.batch_norm": "batchnorm", "nn.dropout": "dropout"}

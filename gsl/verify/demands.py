@@ -227,7 +227,15 @@ class Demands:
         return False
 
     def _found(self, other: Ast, fact: Demand) -> Any:
-        return self._answer(other, fact, _decided_value)
+        value = self._answer(other, fact, _decided_value)
+        return self._literal(other, fact) if value is None and isinstance(other, Attribute) else value
+
+    def _literal(self, other: Attribute, fact: Demand) -> Any:
+        """The value that an attribute is to have which is not decided, where the rule says it as a literal."""
+        draft = self._draft(other.pattern, fact)
+        said = self.sources.get((draft, other.name), ()) if draft is not None else ()
+        whole = (equal for _, part, equal, member in said if part is None and not member)
+        return next((equal.value for equal in whole if isinstance(equal, Literal)), None)
 
     def _answer(self, node: Ast, fact: Demand, question: _Question) -> Any:
         """The answer to a question about an expression, which is asked again only if what it reads has changed.

@@ -110,7 +110,10 @@ def _judge(search: CounterexampleSearch, max_examples: int, attempts: int = ATTE
     calls = (p for p in (*rule.plan.patterns, *outlined) if isinstance(p, Call))
     native = next((p for p in calls if not isinstance(p.op, (OpSpec, OpClass))), None)
     if native is not None:
-        reason = f"{native!r} is native to a framework, and has no meaning from which instances can be computed"
+        reason = (
+            f"{native!r} is native to a framework, and has no meaning from which instances can be computed; "
+            "gsl.operator declares what it computes"
+        )
         return Unchecked(rule.name, search.evidence(), reason=reason)
     for pattern in outlined:
         if pattern not in rule.plan.known and isinstance(pattern, (Fused, Module)):

@@ -299,6 +299,17 @@ def test_a_native_operator_is_told_by_its_name() -> None:
     assert "operator: expected exp, found mine::Scale" in text(Subst(op.ReLU(op.Exp(x)), x), found)
 
 
+def test_the_hint_that_a_sum_is_shown_as_a_bias() -> None:
+    def make(b: Builder) -> Any:
+        product = b.call("matmul", b.input("x", 2, 3), b.input("w", 3, 4))
+        return b.call("gelu", b.call("nn.bias_add", product, b.input("b", 4), axis=1))
+
+    y = pat.Wildcard()
+    assert "(x + b) | op.BiasAdd(x, b, axis=-1) is either" in text(Subst(op.GELU(x + y), op.ReLU(x + y)), graph(make))
+    either = (x + y) | op.BiasAdd(x, y, axis=-1)
+    assert Subst(op.GELU(either), op.ReLU(x + y)).explain(graph(make)).matches == 1
+
+
 def test_the_hint_that_a_literal_is_a_node_for_each_use() -> None:
     scale = pat.Const()
     found = graph(lambda b: b.call("divide", b.call("multiply", b.input("x", 4), b.const(2.0)), b.const(2.0)))

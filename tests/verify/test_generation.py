@@ -244,6 +244,14 @@ def test_every_construct_has_instances(name: str) -> None:
     assert len(instances(SOURCES[name]())) >= TRIED // 3
 
 
+def test_attributes_of_a_call_below_that_are_literals() -> None:
+    from gsl.operators.quantised import dequantise, quantise
+
+    data = dequantise(pat.Wildcard(dtype="int8"), quant_min=-128, quant_max=127, dtype="int8")
+    again = quantise(data, **pat.same_attr(data, ["scale", "zero_point", "quant_min", "quant_max", "dtype"]))
+    assert len(instances(Subst(again, same))) >= TRIED // 3
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_the_simplest_decisions_give_the_smallest_graph(name: str) -> None:
     """What shrinking ends in: where no decision is made, there is a graph, or a reason why there is none."""

@@ -146,7 +146,10 @@ def lower(
     own = completed(op, attrs, types)
     result = infer(spec, types, attrs)
     if result is None:
-        raise ValueError(f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}")
+        raise ValueError(
+            f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}; results of operators "
+            "that gsl.operator declares have types"
+        )
     try:
         if op in writers:
             value = writers[op](kind(writers, target, result), *operands, **own)
