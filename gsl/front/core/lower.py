@@ -147,8 +147,8 @@ def lower(
     result = infer(spec, types, attrs)
     if result is None:
         raise ValueError(
-            f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}; results of operators "
-            "that gsl.operator declares have types"
+            f"{op}: the types of the operands have to be known, found {', '.join(map(str, types))}; results of "
+            "operators that gsl.operator declares have types"
         )
     try:
         if op in writers:
