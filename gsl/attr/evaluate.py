@@ -199,7 +199,9 @@ class Evaluator:
         except RecursionError:  # of the caller's stack, which tells nothing of the expression
             raise
         except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            raise EvaluationError(f"{node!r} has no value: {error}{self._found(node)}") from error
+            is_symbolic = isinstance(error, TypeError) and SymDim.__name__ in str(error)
+            reason = "it needs sizes that only a run tells" if is_symbolic else error
+            raise EvaluationError(f"{node!r} has no value: {reason}{self._found(node)}") from error
 
     def _found(self, node: Ast) -> str:
         """The values of the parts of an expression, for a message."""

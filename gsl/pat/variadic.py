@@ -92,11 +92,18 @@ class Variadic(Pattern):
             raise PatternError.here("pat.Variadic: a pattern stands twice among the templates")
         if self.templates and self.field not in self.templates:
             raise PatternError.here(f"pat.Variadic: the field {self.field!r} must be one of the templates")
-        for pattern in walk(self.field):
-            if pattern not in self.templates and any(child in self.templates for child in pattern.children()):
+        for pattern in walk(self.field) if self.templates else ():
+            if pattern in self.templates:
+                continue
+            if any(child in self.templates for child in pattern.children()):
                 raise PatternError.here(
                     f"pat.Variadic: {pattern!r} is shared by all instances, but one of its operands is a "
                     "template: make it a template too"
+                )
+            if any(self.symbol in node.symbols for node in pattern.expressions()):
+                raise PatternError.here(
+                    f"pat.Variadic: {pattern!r} is shared by all instances, but asks for their number {self.symbol!r}: "
+                    "make it a template too"
                 )
 
     def _check_first(self) -> None:

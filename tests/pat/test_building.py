@@ -21,6 +21,8 @@ from tests.helpers.graphs import Builder, graph
 from tests.helpers.tensors import tensor
 
 X, W = pat.Wildcard(), pat.Variable()
+NUMBER = attr.Symbol()
+PLACE = op.Take(X, pat.Const(NUMBER))
 CONV = op.Conv2D(X, W)
 SPLIT = op.Split(X, indices_or_sections=2)
 ALT = pat.Alt(X, CONV)
@@ -105,6 +107,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("shared over template", lambda: pat.Variadic(op.Tanh(Nested), templates=[TEMPLATE]), ValueError, ["must be"]),
     ("shared between templates", lambda: (lambda top: pat.Variadic(top, templates=[top, W]))(op.Tanh(TEMPLATE)),
      ValueError, ["nn.relu(Variable) is shared by all instances", "make it a template too"]),
+    ("shared, with the number of an instance", lambda: pat.Variadic(PLACE, [PLACE], index=NUMBER), ValueError,
+     ["Const(i) is shared by all instances, but asks for their number i", "make it a template too"]),
     ("lengths of first", lambda: pat.Variadic(TEMPLATE, [TEMPLATE, W], [X]), ValueError, ["2 templates, got 1"]),
     ("first contains a template", lambda: pat.Variadic(TEMPLATE, [TEMPLATE, W], [op.Tanh(W), X]), ValueError,
      ["first instance tanh(Variable) can't contain the template Variable"]),
