@@ -17,7 +17,7 @@ from gsl.pat.leaf import Const, Exactly, Variable, Wildcard
 from gsl.pat.opclass import OpClass, resolve
 from gsl.pat.typed import TENSOR, KeywordText, TypeGuard
 from gsl.spec import TABLE, DeclaredSpec, OpSpec
-from gsl.spec.natives import argument_at, arguments
+from gsl.spec.natives import OnnxOp, argument_at, arguments
 
 CalledOperator = OpSpec | OpClass | Op
 
@@ -304,6 +304,8 @@ def _check_operands(op: CalledOperator, operands: Sequence[Any], given: Iterable
         for place, value in enumerate(operands):
             if value is None or isinstance(value, str):
                 name = None if isinstance(op, OpClass) else argument_at(op, place)
+                if isinstance(op, OnnxOp) and value is None:
+                    name = f"arg{place}"
                 raise PatternTypeError.here(
                     f"{_label(op)}: {value!r} is no operand: operands are tensors and numbers, other arguments are "
                     f"given by keyword, as {name or 'name'}={value!r}"

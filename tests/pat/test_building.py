@@ -388,6 +388,8 @@ def test_a_native_operand_that_is_no_tensor_is_named() -> None:
         pat.Call(scatter, X, "sum", 2)
     with pytest.raises(PatternTypeError, match=r"None is no operand.*given by keyword, as min=None"):
         pat.Call(torch.clamp, X, None)
+    with pytest.raises(PatternTypeError, match=r"None is no operand.*given by keyword, as arg1=None"):
+        pat.Call("onnx::Resize", X, None, W)
 
 
 # Demands on types

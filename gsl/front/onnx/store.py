@@ -16,7 +16,7 @@ from gsl.front.onnx import groups, opaque, spellings
 from gsl.front.onnx.changes import NewNode, OnnxChanges
 from gsl.front.onnx.files import version_of
 from gsl.front.onnx.load import OnnxLeaf, node_of
-from gsl.front.onnx.types import NameOf, annotate, const_tensor, is_equal, to_onnx
+from gsl.front.onnx.types import NameOf, annotate, as_torch, const_tensor, is_equal, to_onnx
 from gsl.graph import GETITEM, INPUT, LEAVES, PARAM, TUPLE, Graph, Node, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
@@ -208,7 +208,7 @@ class OnnxStorer(Storer, spellings.OnnxTarget):
         elif node.op == PARAM:
             value = self._initializer(node.attrs["value"], node.name or "weight")
         else:
-            value = self.tensor(node.attrs["value"])
+            value = self.tensor(as_torch(node.attrs["value"]))
         return self._known(node, value)  # type: ignore[no-any-return]
 
     def write(self, node: Node) -> Any:

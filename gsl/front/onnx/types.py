@@ -174,6 +174,11 @@ def array_to_torch(array: Any, dtype: str = "") -> torch.Tensor:
     return found.view(getattr(torch, name)) if name.startswith(("bfloat16", "float8")) else found
 
 
+def as_torch(value: Any) -> torch.Tensor:
+    """A literal tensor of a rule, of torch or of numpy, as one of torch."""
+    return value if isinstance(value, torch.Tensor) else array_to_torch(value)
+
+
 def _of_fixed(array: Any) -> torch.Tensor:
     """A torch tensor of the memory of an array that may not be written."""
     with warnings.catch_warnings():

@@ -71,6 +71,17 @@ def test_a_number_that_a_dtype_has_as_infinity_is_not_written() -> None:
     assert "90000.0 is no number of float16" in str(new.trace)
 
 
+def test_an_array_in_a_target_is_an_initialiser() -> None:
+    pair = pat.Call("onnx::QuantizeLinear", X, pat.Const(0.5), pat.Const(3, "int8"))
+    rule = Subst(op.ReLU(X), op.Cast(pair, dtype="float32") + np.ones(3, dtype=np.float32))
+    old = workload("y = Relu(x)")
+    new = rule(old)
+    check(new.model)
+    assert nodes(new.model) == ["QuantizeLinear", "Cast", "Add"]
+    fed = torch.zeros(2, 3)
+    assert torch.equal(torch.as_tensor(new(fed)), fed + 4)
+
+
 def test_all_but_the_match_is_as_it_was() -> None:
     native = annotated()
     before = bytes_of(native)
