@@ -387,21 +387,27 @@ class FittedSides:
         node, operands = column.nodes[0], column.operands
         spec = spec_of(node.op)
         attrs: dict[str, Any] = {}
-        told: list[str] = []
+        told = [name for name in node.attrs if is_source and (column.number, name) in self.told]
+        later: list[str] = []
         own = near(column) if operands and (is_source or operands[0] in self.known) else None
         for name in node.attrs:
-            if spec is not None and spec.attrs[name].derive is not None:
-                continue
-            if is_source and (column.number, name) in self.told:
-                told.append(name)
+            if (spec is not None and spec.attrs[name].derive is not None) or name in told:
                 continue
             given = None if spec is None else from_the_end(spec, name, column)
-            given = self._fit(column.values(name), f"the attribute {name}", own) if given is None else given
+            try:
+                given = self._fit(column.values(name), f"the attribute {name}", own) if given is None else given
+            except UnfitError:
+                if not told:
+                    raise
+                later.append(name)  # it may follow from what another attribute of the call tells
+                continue
             if is_source or spec is None or not is_default(spec, name, column):
                 attrs[name] = attr.Const(None) if given is None else given
         call = pat.Call(node.op if spec is None else spec, *operands, **attrs)
         for attribute in told:
             self._tell(getattr(call, attribute), column.values(attribute), self.told[column.number, attribute])
+        for attribute in later:
+            self._demand(getattr(call, attribute), column.values(attribute), ())
         return call
 
     def _tell(self, value: Expr, values: Column, told: Sequence[tuple[str, ValuePath]]) -> None:

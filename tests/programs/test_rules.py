@@ -392,6 +392,22 @@ def test_values_to_try_are_given() -> None:
 # Conditions and patterns
 
 
+def test_a_slice_that_tells_where_its_end_is() -> None:
+    """The beginning of the second half tells half of the size, from which its end follows."""
+    def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        half = x.shape[-1] // 2
+        return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+    def other(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        left, right = x.chunk(2, -1)
+        return torch.cat((-right, left), -1) * sin + x * cos
+
+    rule = Subst.from_programs(rotated, other, x="*b n 2*d", cos="n 2*d", sin="n 2*d")
+    fires(rule, workload(rotated, (2, 3, 4, 6), (4, 6), (4, 6)))
+    shorter = workload(lambda x: x * x + torch.cat((-x[..., 2:3], x[..., :2]), -1) * x, (4, 3))
+    assert not rule.explain(shorter)
+
+
 def test_kernels_are_smaller_than_what_they_move_over() -> None:
     """Sizes are tried of which earlier names have much larger ones; a literal may be a size."""
     def before(x: Tensor, w: Tensor, *, stride: int, dilation: int, groups: int) -> Tensor:
