@@ -355,6 +355,22 @@ class FittedSides:
         self.names.setdefault(name, expr)
         self.sizes[name] = expr
 
+    def _follow(self) -> bool:
+        """Let names that no attribute tells stand for an axis divided by the rest of its product. True if there are any."""
+        told = {name for each in self.told.values() for name, _ in each}
+        before = len(self.unknown)
+        for tensor in self.tensors:
+            for number, axis in enumerate(tensor.axes):
+                left = [name for name in axis.names if name not in self.sizes]
+                if axis.variadic or axis.broadcast or len(left) != 1 or left[0] in told or left[0] not in self.unknown:
+                    continue
+                size = self.names[tensor.name].shape[tensor.index(number)]
+                others = self._size(axis.factor, [name for name in axis.names if name != left[0]])
+                self._bind(left[0], size // others)
+                if self.known:
+                    self.where.append(size % others == 0)  # those of the source are demanded when it is made
+        return len(self.unknown) < before
+
     def _node(self, column: NodeColumn, *, is_source: bool) -> Pattern:
         node = column.nodes[0]
         match node.op:
@@ -431,6 +447,8 @@ class FittedSides:
         try:
             return self.quantities.fit(values, own)
         except UnfitError as error:
+            if self._follow():
+                return self._fit(values, what, own)
             reason = f"{what}: {error}"
             if self.unknown:
                 reason += (

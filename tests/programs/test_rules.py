@@ -408,6 +408,24 @@ def test_a_slice_that_tells_where_its_end_is() -> None:
     assert not rule.explain(shorter)
 
 
+def test_a_size_that_only_its_product_tells() -> None:
+    def written_out(x: Tensor, *, groups: int, eps: float) -> Tensor:
+        b, c, h, w = x.shape
+        y = x.reshape(b, groups, -1)
+        y = (y - y.mean(-1, keepdim=True)) / torch.sqrt(y.var(-1, keepdim=True, unbiased=False) + eps)
+        return y.reshape(b, c, h, w)
+
+    def group_norm(x: Tensor, *, groups: int, eps: float) -> Tensor:
+        return F.group_norm(x, groups, eps=eps)
+
+    rule = Subst.from_programs(written_out, group_norm, x="b groups*c h w")
+    old = workload(functools.partial(written_out, groups=2, eps=1e-5), (2, 4, 3, 3))
+    assert fires(rule, old).op_counts() == {"nn.group_norm": 1}
+    assert isinstance(rule.verify(max_examples=40), Supported)
+    halves = Subst.from_programs(lambda x: x.relu(), lambda x: x.view(-1, x.shape[1] // 2).relu().view(x.shape), x="b 2*d")
+    assert halves(workload(torch.relu, (2, 3))).trace.count() == 0  # an odd number has no half
+
+
 def test_kernels_are_smaller_than_what_they_move_over() -> None:
     """Sizes are tried of which earlier names have much larger ones; a literal may be a size."""
     def before(x: Tensor, w: Tensor, *, stride: int, dilation: int, groups: int) -> Tensor:
