@@ -186,6 +186,14 @@ class Quantities:
                 if found == column:
                     yield form, used
                 close.append((form, used))
+        for q in self.named:
+            if all(map(_is_number, q.values)):
+                rests = {value - own for value, own in zip(column, q.values)}
+                totals = {value + own for value, own in zip(column, q.values)}
+                if len(rests) == 1:
+                    yield q.expr + rests.pop(), (q,)
+                elif len(totals) == 1:
+                    yield totals.pop() - q.expr, (q,)
         yield from close
 
     # Tuples

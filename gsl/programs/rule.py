@@ -356,7 +356,7 @@ class FittedSides:
         self.sizes[name] = expr
 
     def _follow(self) -> bool:
-        """Let names that no attribute tells stand for an axis divided by the rest of its product. True if there are any."""
+        """Let names that no attribute tells stand for axes divided by the rest of their products. True if any are."""
         told = {name for each in self.told.values() for name, _ in each}
         before = len(self.unknown)
         for tensor in self.tensors:

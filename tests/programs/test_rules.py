@@ -356,6 +356,15 @@ def test_the_smaller_or_larger_of_two_literals() -> None:
     fires(rule, workload(lambda x: x.clamp(-3.0, 2.0).clamp(-1.0, 4.0), (3, 4)))
 
 
+def test_what_a_literal_lacks_of_one() -> None:
+    def average(x: Tensor, y: Tensor, *, share: float) -> Tensor:
+        return x * share + y * (1 - share)
+
+    rule = Subst.from_programs(average, lambda x, y, *, share: torch.lerp(y, x, share), x="*b", y="*b")
+    fires(rule, workload(functools.partial(average, share=0.9), (2,), (2,)))
+    assert not rule.explain(workload(lambda x, y: x * 0.9 + y * 0.2, (2,), (2,)))
+
+
 def test_the_squeezed_axis_is_said() -> None:
     rule = Subst.from_programs(
         lambda x: F.max_pool1d(x, 3, 2), lambda x: F.max_pool2d(x[..., None], (3, 1), (2, 1)).squeeze(-1), x="b c n"
@@ -422,7 +431,11 @@ def test_a_size_that_only_its_product_tells() -> None:
     old = workload(functools.partial(written_out, groups=2, eps=1e-5), (2, 4, 3, 3))
     assert fires(rule, old).op_counts() == {"nn.group_norm": 1}
     assert isinstance(rule.verify(max_examples=40), Supported)
-    halves = Subst.from_programs(lambda x: x.relu(), lambda x: x.view(-1, x.shape[1] // 2).relu().view(x.shape), x="b 2*d")
+
+    def in_halves(x: Tensor) -> Tensor:
+        return x.view(-1, x.shape[1] // 2).relu().view(x.shape)
+
+    halves = Subst.from_programs(lambda x: x.relu(), in_halves, x="b 2*d")
     assert halves(workload(torch.relu, (2, 3))).trace.count() == 0  # an odd number has no half
 
 
