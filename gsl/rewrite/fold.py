@@ -85,12 +85,12 @@ def fold_program(graph: Graph, evaluate: Evaluate, *, params: bool, most: int = 
 
 
 def _replaced(graph: Graph, first: Mapping[Node, Node], made: Callable[[Node], Node]) -> int:
-    """Replace calls by leaves that are made for the first one of equal calls; how many went."""
+    """Replace calls by leaves, each made for the first one of equal calls, which may stay; how many went."""
     splicer = Splicer(graph)
     leaves: dict[Node, Node] = {}
     for node, own in first.items():
-        if own is node:
-            leaves[node] = made(node)
+        if own not in leaves:
+            leaves[own] = made(own)
         splicer.apply(Replacement([node], [leaves[own]]), [node])
     splicer.finish()
     return sum(node.op not in (TUPLE, GETITEM, PARAM, CONST) for node in splicer.dead)

@@ -73,6 +73,13 @@ def test_weights_only_where_that_is_asked_for() -> None:
     old.compare(new).check()
 
 
+def test_a_value_equal_to_one_that_is_computed_ahead_with_its_users() -> None:
+    old = workload(lambda self, x: (x + torch.exp(-self.table)) * -self.table)
+    new = old.fold(params=True)
+    assert new.op_counts() == {"add": 1, "multiply": 1}
+    old.compare(new).check()
+
+
 def test_the_shape_of_a_weight_is_known_and_that_of_an_input_is_not() -> None:
     old = workload(lambda self, x: x @ (self.w - 1).t().reshape(16).reshape_as(self.w))
     other = workload(lambda self, x: x @ (self.w - 1).t().reshape(16).reshape_as(x)).fold(params=True)
