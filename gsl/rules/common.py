@@ -98,6 +98,12 @@ def ones(sizes: attr.Expr) -> attr.Expr:
     return attr.Map(sizes, lambda _: 1)
 
 
+def channel_wise(w: pat.Pattern, x: pat.Pattern) -> attr.Expr:
+    """True if there is one factor or summand for each channel on axis 1: of shape (C, 1, …) or (1, C, 1, …)."""
+    single = ones(x.shape[2:])
+    return attr.In(w.shape, (attr.Tuple(x.shape[1]) + single, attr.Tuple(1, x.shape[1]) + single))
+
+
 def along(factor: pat.Pattern, rest: attr.Expr) -> pat.Call:
     """A vector as a column: its elements along the first axis, before as many axes of size 1 as ``rest`` has items."""
     return op.Reshape(factor, newshape=attr.Tuple(-1) + ones(rest))

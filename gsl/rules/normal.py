@@ -26,7 +26,17 @@ from gsl import attr, op, pat
 from gsl.match import Match
 from gsl.rewrite import RuleSet
 from gsl.rules import layout
-from gsl.rules.common import FLOATS, RuleSides, rule, same_dtype, same_type
+from gsl.rules.common import (
+    FLOATS,
+    RuleSides,
+    channel_wise,
+    channels_first,
+    convolution,
+    rule,
+    same_dtype,
+    same_type,
+    weight,
+)  # fmt: skip
 from gsl.rules.einsum import einsum_product
 
 _INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
@@ -299,6 +309,19 @@ def linear_bias() -> RuleSides:
     return product + b, op.BiasAdd(product, b, axis=axis), fits
 
 
+@rule(priority=1, extern_use=False)
+def conv_bias() -> RuleSides:
+    """conv(x, w) + b = bias_add(conv(x, w), b)
+
+    For a weight with one element per output channel: shape (C, 1, …) or (1, C, 1, …). The convolution must have no
+    other use, so that both become one call.
+    """
+    x, w, b = pat.Wildcard(), pat.Wildcard(), weight()
+    conv = pat.Call(convolution(), x, w)
+    fits = channels_first(conv) & channel_wise(b, conv) & same_dtype(b, conv)
+    return conv + b, op.BiasAdd(conv.like(x, w), op.Reshape(b, newshape=(-1,)), axis=1), fits
+
+
 # The leading axes of products
 
 
@@ -465,7 +488,7 @@ NORMAL = RuleSet(
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
         power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,
-        linear_bias, dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
+        linear_bias, conv_bias, dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
     ],
     tidy=True,

@@ -88,6 +88,11 @@ def group_norm(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
     return normed.reshape(x.shape) * w + b
 
 
+def frozen_batch_norm(x: Tensor, w: Tensor, b: Tensor, mean: Tensor, var: Tensor) -> Tensor:
+    scale = w * (var.abs() + 1e-5).rsqrt()
+    return x * scale + (b - mean * scale)
+
+
 def workload(function: Function, *shapes: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Workload:
     class Module(nn.Module):
         def forward(self, *inputs: Tensor) -> Any:
@@ -116,6 +121,13 @@ def test_layer_norm(name: str) -> None:
 
 def test_group_norm() -> None:
     becomes(workload(group_norm, (2, 6, 4, 4), (6, 1, 1), (6, 1, 1)), {"nn.group_norm", "reshape"})
+
+
+@pytest.mark.parametrize("channels", [(6, 1, 1), (1, 6, 1, 1)])
+def test_batch_norm(channels: tuple[int, ...]) -> None:
+    weights = [channels] * 4
+    becomes(workload(frozen_batch_norm, (2, 6, 4, 5), *weights), {"nn.batch_norm", "reshape", "abs"})
+    becomes(workload(frozen_batch_norm, (2, 4, 5, 6), *[(6,)] * 4), {"abs", "add", "multiply", "rsqrt", "subtract"})
 
 
 @pytest.mark.parametrize("batch", [1, 2])

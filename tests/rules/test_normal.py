@@ -128,6 +128,23 @@ def test_a_linear_layer_as_an_einsum_is_a_product_with_a_matrix(equation: str, s
     before.compare(after, example).check()
 
 
+@pytest.mark.parametrize(("shape", "found"), [((6, 1, 1), 1), ((1, 6, 1, 1), 1), ((1, 1, 6), 0), ((2, 6, 1, 1), 0)])
+def test_a_weight_of_the_channels_is_the_bias_of_a_convolution(shape: tuple[int, ...], found: int) -> None:
+    class Shifted(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 6, 3, bias=False)
+            self.shift = torch.nn.Parameter(torch.randn(shape))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.conv(x) + self.shift
+
+    before = Workload.from_torch(Shifted(), (torch.randn(2, 3, 8, 8),))
+    after = NORMAL(before, iterative=True)
+    assert after.op_counts()["nn.bias_add"] == found
+    before.compare(after).check()
+
+
 Make = Callable[[Build, Node, random.Random], Node]
 
 

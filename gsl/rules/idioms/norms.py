@@ -1,4 +1,4 @@
-"""Normalisations that are written out: RMS, layer, group and instance norm.
+"""Normalisations that are written out: RMS, layer, group, instance and batch norm.
 
 The parts are recognised one after the other, each by a rule of its own, so that every order and spelling of them is
 found: first what is divided by its root mean square, then that its mean was subtracted, then weights. All are written
@@ -10,7 +10,7 @@ Statistics are those of float32 or float64, as they were: the casts that models 
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import HALF_DTYPES, RuleSides, precise, rule, same_dtype
+from gsl.rules.common import HALF_DTYPES, RuleSides, channel_wise, precise, rule, same_dtype
 
 
 def over_root(x: pat.Pattern, square: pat.Pattern) -> list[pat.Pattern]:
@@ -154,12 +154,6 @@ def group_norm() -> RuleSides:
     return out, op.GroupNorm(x, num_groups=size, axis=1, epsilon=norm.epsilon), fits
 
 
-def per_channel(w: pat.Pattern, x: pat.Pattern) -> attr.Expr:
-    """True if there is one factor or summand for each channel on axis 1: of shape (C, 1, …) or (1, C, 1, …)."""
-    ones = attr.Map(x.shape[2:], lambda _: 1)
-    return attr.In(w.shape, (attr.Tuple(x.shape[1]) + ones, attr.Tuple(1, x.shape[1]) + ones))
-
-
 @rule(extern_use=False)
 def group_norm_affine() -> RuleSides:
     """group_norm(x) · w + b = group_norm(x, w, b)
@@ -170,7 +164,7 @@ def group_norm_affine() -> RuleSides:
     norm = op.GroupNorm(x, axis=1)
     vector = {"newshape": (-1,)}
     whole = norm.like(x, op.Reshape(w, **vector), op.Reshape(b, **vector), scale=True, center=True)
-    return norm * w + b, whole, same_dtype(x, w, b) & precise(x) & per_channel(w, x) & per_channel(b, x)
+    return norm * w + b, whole, same_dtype(x, w, b) & precise(x) & channel_wise(w, x) & channel_wise(b, x)
 
 
 @rule(extern_use=False)
@@ -190,7 +184,23 @@ def instance_norm() -> RuleSides:
     return out, pat.Match(norm, [weighted.like(x, w, b), plain.like(x)]), fits, channels
 
 
+@rule(extern_use=False, inference_only=True)
+def batch_norm() -> RuleSides:
+    """x · s + (β - μ · s) with s = γ / √(σ² + ε) = bn(x)
+
+    For weights of the channels on axis 1, in float32 or float64, as detectors freeze their batch norms. For inference
+    only: a batch norm gives no gradients to its statistics.
+    """
+    x, gamma, beta, mean, var = (pat.Wildcard() for _ in range(5))
+    epsilon = pat.Const(ndim=0)
+    factor = pat.Alt(*over_root(gamma, var + epsilon))
+    weights = gamma, beta, mean, var
+    target = op.BatchNorm(x, *(op.Reshape(w, newshape=(-1,)) for w in weights), axis=1, epsilon=epsilon.value)
+    fits = same_dtype(x, *weights) & precise(x) & attr.all([channel_wise(w, x) for w in weights])
+    return x * factor + (beta - mean * factor), target, fits
+
+
 RULES = (
     rms_norm, rms_norm_promoted, rms_norm_weighted, rms_norm_scale, layer_norm_centre, layer_norm_variance,
-    layer_norm_scale, layer_norm_shift, group_norm, group_norm_affine, instance_norm,
+    layer_norm_scale, layer_norm_shift, group_norm, group_norm_affine, instance_norm, batch_norm,
 )  # fmt: skip

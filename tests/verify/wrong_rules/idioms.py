@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import HALF_DTYPES, RuleSides, precise, same_dtype, same_type
+from gsl.rules.common import HALF_DTYPES, RuleSides, channel_wise, precise, same_dtype, same_type
 from gsl.rules.idioms.activations import gelu_of
-from gsl.rules.idioms.norms import last_axes, over_root, per_channel
+from gsl.rules.idioms.norms import last_axes, over_root
 from tests.verify.wrong_rules.table import wrong
 
 
@@ -125,7 +125,7 @@ def _() -> RuleSides:
     x, w, b = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     norm = op.GroupNorm(x, axis=1)
     affine = norm.like(x, op.Reshape(b, newshape=(-1,)), op.Reshape(w, newshape=(-1,)), scale=True, center=True)
-    return norm * w + b, affine, same_dtype(x, w, b) & precise(x) & per_channel(w, x) & per_channel(b, x)
+    return norm * w + b, affine, same_dtype(x, w, b) & precise(x) & channel_wise(w, x) & channel_wise(b, x)
 
 
 @wrong("instance-norm", condition="flat.newshape == reshape.newshape", examples=100)
@@ -178,3 +178,15 @@ def _() -> RuleSides:
     x = pat.Wildcard()
     largest = op.Max(x, keepdims=True, exclude=False)
     return x - largest, op.LogSoftmax(x, axis=largest.axis[0]), precise(x) & (attr.Len(largest.axis) == 1)
+
+
+@wrong("batch-norm", condition="")
+def _() -> RuleSides:
+    """the mean not scaled"""
+    x, gamma, beta, mean, var = (pat.Wildcard(ndim=3) for _ in range(5))
+    epsilon = pat.Const(ndim=0)
+    factor = gamma * op.Rsqrt(var + epsilon)
+    weights = gamma, beta, mean, var
+    flat = [op.Reshape(w, newshape=(-1,)) for w in weights]
+    fits = same_dtype(x, *weights) & precise(x) & attr.all([channel_wise(w, x) for w in weights])
+    return x * factor + (beta - mean), op.BatchNorm(x, *flat, axis=1, epsilon=epsilon.value), fits

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gsl import attr, op, pat
-from gsl.rules.common import RuleSides, precise, same_dtype, same_type
+from gsl.rules.common import RuleSides, channels_first, precise, same_dtype, same_type, weight
 from gsl.rules.normal import by_heads, heads_of, leading
 from tests.verify.wrong_rules.table import wrong
 
@@ -210,6 +210,15 @@ def _() -> RuleSides:
     product = op.Dense(x, w)
     square = (x.shape[0] == w.shape[0]) & (b.shape[0] == x.shape[0])
     return product + b, op.BiasAdd(product, b, axis=0), square & same_dtype(b, product)
+
+
+@wrong("conv-bias", condition="")
+def _() -> RuleSides:
+    """a weight of the last axis"""
+    x, w, b = pat.Wildcard(), pat.Wildcard(), weight()
+    conv = op.Conv2D(x, w)
+    square = (b.ndim == 1) & (b.shape[0] == conv.shape[1]) & (b.shape[0] == conv.shape[3])
+    return conv + b, op.BiasAdd(conv, b, axis=1), channels_first(conv) & square & same_dtype(b, conv)
 
 
 @wrong("matrix-leading", condition="", examples=20)
