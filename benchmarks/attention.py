@@ -64,16 +64,17 @@ class Found:
 # ---------------------------------------------------------------- forms
 
 
-def count(wl: Workload) -> int:
-    """The number of attention calls in a workload."""
-    return int(wl.op_counts().get(ATTENTION, 0))
+def found_in(before: Workload) -> tuple[int, Workload]:
+    """The layers of plain attention that are found in a workload, without those with a sink; and what becomes of it."""
+    after = IDIOMS(before, iterative=True)
+    counts = [int(wl.op_counts().get(ATTENTION, 0)) for wl in (before, after)]
+    return counts[1] - counts[0] - after.trace.count("attention-sink"), after
 
 
 def in_export(program: Any, given: Example) -> tuple[int, Sequence[torch.Tensor]]:
     """The layers found in an exported program, and the outputs of what became of it."""
-    before = Workload.from_exported(program)
-    after = IDIOMS(before, iterative=True)
-    return count(after) - count(before), after.exported.module()(*given.inputs)
+    number, after = found_in(Workload.from_exported(program))
+    return number, after.exported.module()(*given.inputs)
 
 
 def in_compiled(given: Example) -> tuple[int, Sequence[torch.Tensor]]:
@@ -107,8 +108,7 @@ def in_relax(program: Any) -> int:
     from tvm.relax.frontend.torch import from_exported_program
 
     mod, params = relax.frontend.detach_params(from_exported_program(program, keep_params_as_input=True))
-    before = Workload.from_relax(mod, params)
-    return count(IDIOMS(before, iterative=True)) - count(before)
+    return found_in(Workload.from_relax(mod, params))[0]
 
 
 def by_inductor(given: Example) -> int:

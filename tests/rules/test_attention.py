@@ -20,7 +20,7 @@ from gsl import Subst, Supported, Workload
 from gsl.graph import Graph, Node, TensorType
 from gsl.rules import IDIOMS
 from gsl.rules.idioms import attention as family
-from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, viewed
+from gsl.rules.idioms.attention import clamped, masked, scaled, shifted, sides, sides_with_sink, viewed
 from gsl.spec import TABLE
 from gsl.verify.draft import infer
 from tests.helpers.nets import Of
@@ -190,9 +190,14 @@ def capped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -
     return (torch.tanh(q @ k.mT / 5) * 5 + m).softmax(-1) @ v
 
 
-def with_sink(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
-    scores = torch.cat([q @ k.mT + m, q.new_ones(B, H, N, 1)], -1)
-    return scores.softmax(-1)[..., :-1] @ v
+def with_sink(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor, *, kept: int = M, shift: bool = False
+) -> torch.Tensor:
+    """Attention with a sink for each head; ``kept`` places have their weights, with fewer values."""
+    sink = torch.arange(H).reshape(1, H, 1, 1).expand(B, H, N, 1)
+    scores = torch.cat([q @ k.mT * 0.3 + m, sink.to(q.dtype)], -1)
+    scores = scores - scores.max(-1, keepdim=True).values if shift else scores
+    return scores.softmax(-1)[..., :kept] @ v[..., :kept, :]
 
 
 def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> Any:
@@ -205,7 +210,7 @@ LOOKS_LIKE: dict[str, Function] = {
     "a guard for rows that gives them other weights": guarded_by(-math.inf, 1.0),
     "a guard for NaN that gives other weights": without_nan(1.0),
     "a cap": capped,
-    "a sink": with_sink,
+    "a sink that hides a place": functools.partial(with_sink, kept=M - 1),
     "weights that are returned": returned,
     "scores that are returned": lambda q, k, v, m: ((s := q @ k.mT).softmax(-1) @ v, s),
     "a softmax over the queries": lambda q, k, v, m: (q @ k.mT).softmax(-2) @ v,
@@ -226,6 +231,15 @@ LOOKS_LIKE: dict[str, Function] = {
 def test_it_only_looks_like_attention(name: str) -> None:
     new = IDIOMS(Workload.from_exported(exported(LOOKS_LIKE[name], *given())), iterative=True)
     assert "nn.attention" not in new.op_counts()
+
+
+@pytest.mark.parametrize("shift", [False, True])
+def test_a_sink_is_a_place_without_a_value(shift: bool) -> None:
+    function = functools.partial(with_sink, shift=shift)
+    old = Workload.from_exported(exported(function, *given()))
+    new = IDIOMS(old, iterative=True)
+    assert new.trace.count("attention-sink") == new.op_counts()["nn.attention"] == 1
+    torch.testing.assert_close(new.exported.module()(*given()), function(*given()), rtol=1e-5, atol=1e-5)
 
 
 def hidden() -> torch.Tensor:
@@ -373,6 +387,12 @@ def step_id(steps: Any) -> str:
 def test_a_step_is_supported(steps: Any) -> None:
     source, target, *where = sides(*steps)
     found = Subst(source, target, where=where).verify(max_examples=60 if steps in (STEPS[0], (scaled,)) else 120)
+    assert isinstance(found, Supported), str(found)
+
+
+def test_a_sink_is_supported() -> None:
+    source, target, *where = sides_with_sink(masked)
+    found = Subst(source, target, where=where).verify(max_examples=120)
     assert isinstance(found, Supported), str(found)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from gsl import attr, op, pat
 from gsl.match import Match
 from gsl.pat import walk
-from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule
+from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule, same_dtype
 
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
@@ -298,6 +298,43 @@ def attention_of_two() -> RuleSides:
     return sides(*STEPS, values=2)
 
 
+def with_zeros(x: pat.Pattern) -> pat.Pattern:
+    """The rows of each head, and one of zeros behind them."""
+    return op.Concatenate([x, op.Zeros(shape=x.shape[:2] + attr.Tuple(1, x.shape[3]), dtype=x.dtype)], axis=2)
+
+
+def sides_with_sink(*steps: ScoresStep) -> RuleSides:
+    """The sides of the rule for attention with a sink, whose scores go through these steps."""
+    q, kt, v, sink = (pat.Wildcard(ndim=4) for _ in range(4))
+    product = op.Matmul(q, kt)
+    scores = start(q, product).then(*steps)
+    shape = scores.pattern.shape
+    joined = op.Concatenate([scores.pattern, sink], axis=3)
+    logits = pat.Alt(joined - op.Max(joined, axis=(3,), keepdims=True), joined)
+    soft = op.Softmax(logits, axis=3)
+    weights = op.StridedSlice(soft, begin=(0,), end=attr.Tuple(kt.shape[3]), strides=(1,), axes=(3,))
+    mask = in_dtype_of(q, scores.mask)
+    # A single number is no mask: a tensor of it would be rounded to another dtype. No concatenation takes it as it is.
+    whole = pat.Cond(scores.mask.ndim == 0, mask, op.BroadcastTo(mask, shape=shape))
+    operands = scores.query, with_zeros(turned(kt)), with_zeros(v), op.Concatenate([whole, sink], axis=3)
+    target = op.Attention(*operands, scale=scores.scale)
+    conditions = [
+        scores.masked & (shape == product.shape) & same_dtype(q, kt, v, sink, product),
+        *[x.extern_use(False) for x in (product, joined, logits, soft, weights)],
+    ]
+    return op.Matmul(weights, v), target, *scores.conditions, *conditions, hides(scores.lows)
+
+
+@rule()
+def attention_sink() -> RuleSides:
+    """softmax([q kᵀ · c + m, s])[…, :-1] v = attention(q, [k, 0], [v, 0], [m, s])
+
+    A sink s is the score of one more place for each query, which has no value. Of tensors with four axes, in one dtype,
+    with a mask. The scores may be multiplied and masked as in attention; nothing but the next step may use them.
+    """
+    return sides_with_sink(scaled, masked, masked)
+
+
 @dataclass(frozen=True)
 class Factored:
     """A tensor times or divided by a number, transposed after that or not."""
@@ -359,5 +396,5 @@ def attention_key_factor() -> RuleSides:
     return without_factor(k, [q, k.source, v], [q, k.plain, v], q.shape[-1])
 
 
-RULES = (attention, attention_of_two, attention_query_factor, attention_key_factor)
+RULES = (attention, attention_of_two, attention_sink, attention_query_factor, attention_key_factor)
 """The rules of this family."""

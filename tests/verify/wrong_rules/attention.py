@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gsl import op, pat
+from gsl import attr, op, pat
 from gsl.rules.common import RuleSides
 from gsl.rules.idioms.attention import turned
 from tests.verify.wrong_rules.table import wrong
@@ -139,3 +139,12 @@ def _() -> RuleSides:
     c = pat.Const(ndim=0)
     found = op.Attention(q, k / c, v, scale=0.5)
     return found, found.like(q, k, v, scale=c.value * 0.5), *conditions, c.value > 0
+
+
+@wrong("attention-sink", condition="", examples=20)
+def _() -> RuleSides:
+    """a lost sink"""
+    q, k, v, sink = (pat.Wildcard(ndim=4, dtype="float64") for _ in range(4))
+    soft = op.Softmax(op.Concatenate([op.Matmul(q, k), sink], axis=3), axis=3)
+    weights = op.StridedSlice(soft, begin=(0,), end=attr.Tuple(k.shape[3]), strides=(1,), axes=(3,))
+    return op.Matmul(weights, v), op.Attention(q, turned(k), v, scale=1.0)
