@@ -365,13 +365,22 @@ Bounds.rules = _RULES
 def within(expected: Any, found: Any, a: Any, b: Any) -> Any:
     """True where two values (with their bounds ``a`` and ``b``) are as near as their errors let them be.
 
-    The kernels of the operators need not round as the analysis does, but no worse than twice as much.
+    The kernels of the operators need not round as the analysis does, but no worse than twice as much, and by as much as
+    the two are seen to differ: the exponentials of a definition overflow, or vanish, where those of a kernel do not.
     """
     bound = torch.zeros(expected.shape, dtype=torch.float64)
-    for side in (a, b):
+    for real, side in ((expected, a), (found, b)):
         if isinstance(side, UncoveredCall):
             raise side
         if isinstance(side, Rounded):
-            bound = bound + 2 * side.error
+            bound = bound + 2 * side.error + _apart(side.value, real)
     near = (expected - found).abs() <= bound if expected.is_floating_point() else expected == found
     return near | bound.isinf()
+
+
+def _apart(value: Any, real: Any) -> Any:
+    """The distance of two values of one call, infinite where only one of them is a finite number."""
+    if not real.is_floating_point():
+        return 0.0
+    alike = (value == real) | (value.isnan() & real.isnan())
+    return torch.where(alike, 0.0, (value - real).abs().nan_to_num(torch.inf, torch.inf))

@@ -195,3 +195,11 @@ def test_a_bound_that_is_too_small_is_seen() -> None:
     x = torch.tensor([1.0, 2.0], dtype=torch.float64)
     assert not bool(within(x, x + 1e-9, Rounded(x, torch.full((2,), 1e-10)), None).any())
     assert bool(within(x, x + 1e-11, Rounded(x, torch.full((2,), 1e-10)), None).all())
+
+
+def test_exponentials_that_vanish_in_the_analysis_alone_are_not_certain() -> None:
+    x = torch.tensor([-500.0, -782.0], dtype=torch.float64)
+    soft = torch.softmax(x, 0)
+    found = Bounds()("nn.softmax", Rounded(x, torch.zeros(2)), axis=0)
+    assert bool((soft > 0).all())
+    assert bool(within(soft, soft * (1 + 1e-12), found, None)[1])
