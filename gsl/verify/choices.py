@@ -95,7 +95,7 @@ class Coverage:
         So fuzzers look for inputs that a program accepts: beside those that are known.
         """
         found = self.evaluated or self.made
-        is_rare = self.attempts > ATTEMPTS * (len(self.made) + 1)
+        is_rare = self.attempts > ATTEMPTS * (len(self.evaluated) + 1)
         return draw.choice(found) if found and is_rare and draw.random() < _DERIVED else ()
 
     def weight(self, label: Hashable, option: int) -> float:

@@ -12,14 +12,28 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-from gsl.attr.ast import Ast, Attribute, Binary, Each, Function, Item, Literal, Slice, Symbol, TupleOf, Unary, conjuncts
+from gsl.attr.ast import (
+    Ast,
+    Attribute,
+    Binary,
+    Chosen,
+    Each,
+    Function,
+    Item,
+    Literal,
+    Slice,
+    Symbol,
+    TupleOf,
+    Unary,
+    conjuncts,
+)
 from gsl.attr.evaluate import NO_VALUE, AttrScope, evaluated, same
 from gsl.errors import EvaluationError
 from gsl.match.bindings import AttrPath, MatchScope, read
 from gsl.pat import AttrEqual, Call, Const, GetItem, Instance, Pattern, Repeat, Variadic
 from gsl.pat.variadic import parts, references
 from gsl.spec import TABLE
-from gsl.verify.choices import LARGEST, SIZES, Choices
+from gsl.verify.choices import LARGEST, SIZES, Choices, Dead
 from gsl.verify.draft import NodeDraft, is_decided
 from gsl.verify.skeleton import Skeleton
 
@@ -71,7 +85,7 @@ class _RecordingScope(MatchScope):
 
 
 def _known_type(draft: NodeDraft) -> Any:
-    return draft.type, draft.wants_ndim, draft.wants_dtype, None if draft.sizes is None else tuple(draft.sizes)
+    return draft.type, draft.ndim, draft.wants_dtype, None if draft.sizes is None else tuple(draft.sizes)
 
 
 def _are_current(readings: list[_AttrReading]) -> bool:
@@ -120,18 +134,46 @@ class Demands:
             self._note(Demand(_equation(Attribute(constraint.left, name), Attribute(constraint.right, name)), path, {}))
 
     def _add(self, node: Ast, path: AttrPath, symbols: Mapping[Symbol, Any]) -> None:
-        """Add a condition as the conditions of which it is the conjunction; of a disjunction one side is chosen."""
+        """Add a condition as the conditions of which it is the conjunction; of a disjunction one side is chosen.
+
+        Dead if it does not hold for the alternatives of the skeleton.
+        """
         for part in conjuncts(node):
-            match part:
-                case Binary("|", left, right):
+            match self._left_of(part, path):
+                case Literal(True):
+                    pass
+                case Literal(False):
+                    raise Dead(f"{part} does not hold for these alternatives")
+                case Binary("&") as both:
+                    self._add(both, path, symbols)
+                case Binary("|", left, right) as part:
                     side = self.choices.index(2, ("side", part))
                     self._add((left, right)[side], path, symbols)
                 case Function("all", (Each(symbol, body, length, None),)) if length is not None:
                     count = self.value(length, path, symbols)
                     for number in range(count if isinstance(count, int) else 0):
                         self._add(body, path, {**symbols, symbol: number})
-                case _:
+                case part:
                     self._note(Demand(part, path, symbols))
+
+    def _left_of(self, node: Ast, path: AttrPath) -> Ast:
+        """The part of a condition that is left to ask for the alternatives of the skeleton, or whether it holds."""
+        match node:
+            case Chosen(alternative, clauses):
+                number = self.bindings.chosen.get(self.bindings.key(alternative, path))
+                return node if number is None else self._left_of(clauses[number], path)
+            case Unary("~", operand):
+                match self._left_of(operand, path):
+                    case Literal(bool(value)):
+                        return Literal(not value)
+                    case left:
+                        return node if left is operand else Unary("~", left)
+            case Binary("&" | "|" as operator, left, right):
+                sides = self._left_of(left, path), self._left_of(right, path)
+                for side, other in (sides, sides[::-1]):
+                    if isinstance(side, Literal) and isinstance(side.value, bool):
+                        return side if side.value is (operator == "|") else other
+        return node
 
     def _note(self, fact: Demand) -> None:
         test = fact.test

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op, TensorType, TupleType, Type
 from gsl.graph.node import CONST, GETITEM, INPUT, PARAM, TUPLE
-from gsl.spec import TABLE, meaning
+from gsl.spec import TABLE, Trait, meaning
 from gsl.spec.meaning import CallKey
 from gsl.spec.normalise import is_number
 from gsl.verify.choices import Dead
@@ -93,6 +93,12 @@ def meet(first: Any, second: Any) -> Any:
     raise Dead(f"{second} where {first} is wanted")
 
 
+RANK_KEEPING = frozenset(
+    ("matmul", "nn.softmax", "full_like", *(n for n, s in TABLE.items() if Trait.ELEMENT_WISE in s.traits))
+)
+"""The operators whose operands have the rank of the result, or are broadcast to it."""
+
+
 class NodeDraft:
     """A node of an instance in the making. Reads like a node: a property that is not decided yet has no value."""
 
@@ -145,7 +151,12 @@ class NodeDraft:
     def ndim(self) -> int | None:
         if isinstance(self.type, TensorType):
             return self.type.ndim
-        return self.wants_ndim if self.sizes is None else len(self.sizes)
+        if self.sizes is not None:
+            return len(self.sizes)
+        if self.wants_ndim is None and self.op in RANK_KEEPING:
+            ranks = [operand.tensor.ndim for operand in self.operands if operand is not None and operand.solved]
+            return max(ranks) if len(ranks) == len(self.operands) else None
+        return self.wants_ndim
 
     @property
     def tensor(self) -> TensorType:

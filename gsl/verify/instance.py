@@ -103,11 +103,12 @@ def _node(
     name = base if number == 0 else f"{base}_{number}"
     if op in (PARAM, CONST):
         value = draft.attrs.get("value")
-        if given is not None:
-            value = _given(kind, given) if value is None else given(()).item()
+        if given is None:
+            attrs = {"value": _tensor(kind, name, draft.positive, domain) if value is None else value}
         elif value is None:
-            value = _tensor(kind, name, draft.positive, domain)
-        attrs = {"value": value}
+            attrs = {"value": _given(kind, given)}
+        else:
+            attrs = {"value": given(()).item(), "given": True}
         if op == CONST and domain is not None and domain.outside(attrs["value"]) is not None:
             raise Dead(f"{attrs['value']} is not {domain.words}")
     elif op == GETITEM:

@@ -101,6 +101,7 @@ class CounterexampleSearch:
         self._ranks: set[int] = set()
         self._sizes: set[int] = set()
         self._dtypes: set[str] = set()
+        self._given: dict[float, None] = {}
         self._chance: float | None = None
         self.most_in_vain: float = inf
         """The search ends when so many times as many instances were made in vain as were evaluated."""
@@ -174,6 +175,8 @@ class CounterexampleSearch:
                 self._ranks.add(node.type.ndim)
                 self._sizes.update(size for size in node.type.shape if isinstance(size, int))
                 self._dtypes.add(node.type.dtype)
+            if "given" in node.attrs:
+                self._given[node.attrs["value"]] = None
             spec = spec_of(node.op)
             for name in () if spec is None else spec.attrs:
                 values = self._attributes.setdefault(f"{node.op}.{name}", {})
@@ -202,6 +205,7 @@ class CounterexampleSearch:
             refused=dict(self.refused.most_common()),
             unmatched=self.counts["unmatched"],
             failed=dict(self.failed.most_common()),
+            given=tuple(self._given),
             chance=self._chance,
         )
 

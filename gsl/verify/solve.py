@@ -19,7 +19,7 @@ from gsl.pat import Const, Leaf, Pattern
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import SIZES, Choices, Dead, pick
 from gsl.verify.demands import Demands
-from gsl.verify.draft import ANY, Goal, NodeDraft, known_of, meet, type_of_call
+from gsl.verify.draft import ANY, RANK_KEEPING, Goal, NodeDraft, known_of, meet, type_of_call
 from gsl.verify.kinds import EQUALITIES
 from gsl.verify.skeleton import Skeleton
 from gsl.walk import postorder
@@ -37,13 +37,11 @@ JOINING = frozenset(
     ("concatenate", "stack", "where", *(n for n, s in TABLE.items() if Trait.BROADCASTING in s.traits))
 )
 """The operators whose operands need not have one dtype."""
-RANK_KEEPING = frozenset(("matmul", "nn.softmax", *(n for n, s in TABLE.items() if Trait.ELEMENT_WISE in s.traits)))
-"""The operators whose operands have the rank of the result, or are broadcast to it."""
 MOST_RANK = 6
 """No tensor that a rule leaves open has a higher rank."""
 MOST_SIZES = 100
 """The largest number of sizes that are tried for the axes of a leaf, until the conditions allow them."""
-RETRIES = 4
+RETRIES = 12
 """The largest number of calls of an instance that are decided anew, with any shape, where they can't have the one that
 is wanted of them."""
 _State = tuple[list[tuple[NodeDraft, dict[str, Any]]], dict[tuple[Any, str], int], int, "NodeDraft | None", int]
@@ -83,8 +81,8 @@ class Solver:
         """The leaf that is to have a dtype of its own, for some instances."""
         self.odd: NodeDraft | None = None
         """The draft of that leaf, when it is decided."""
-        self.retries = choices.index(2, "retries") * RETRIES
-        """The number of calls that may still be decided anew, for some instances."""
+        self.retries = RETRIES
+        """The number of calls that may still be decided anew."""
         self.decided: dict[tuple[Any, str], list[Any]] = {}
         """The values that attributes of an operator have had in this instance."""
 
@@ -208,14 +206,9 @@ class Solver:
             return goal
         rank = goal.rank
         if rank is None:
-            for part, value in parts:
-                if part is len:
-                    rank = value
-                elif isinstance(part, slice) and part.step is None:
-                    rank = _rank_of_part(part, len(value))
-        if rank is None:
-            least = max([p + 1 if p >= 0 else -p for p, _ in parts if isinstance(p, int)], default=1)
-            rank = least + self.choices.index(3)
+            least = max(_reach(part) for part, _ in parts)
+            fitting = [rank for rank in range(least, 2 * MOST_RANK) if all(_fits(rank, *each) for each in parts)]
+            rank = pick(self.choices, fitting[:3])
         shape = goal.sizes(rank)
         for part, value in parts:
             if part is len:
@@ -253,13 +246,16 @@ class Solver:
         """The least rank of a draft that the conditions on it, and on what it is computed of, allow."""
 
         def below(each: NodeDraft) -> list[NodeDraft]:
-            return [o for o in each.operands if o is not None] if each.op in RANK_KEEPING and not each.solved else []
+            keeps = each.op in RANK_KEEPING or self.given_attr(each, "keepdims") == (True, True)
+            return [o for o in each.operands if o is not None] if keeps and not each.solved else []
 
         found: dict[NodeDraft, int] = {}
         for each in postorder([draft], below):
             low = max([found[operand] for operand in below(each)], default=0)
             is_given, axes = self.given_attr(each, "axes") if each.op == "transpose" else (False, None)
             low = len(axes) if is_given and isinstance(axes, tuple) else low
+            parts = self.demands.sources.get((each, "shape"), ())
+            low = max([low, *(_reach(part) for _, part, _, _ in parts)])
             found[each] = next((rank for rank in range(low, MOST_RANK) if self.allows(each, rank)), low)
         return found[draft]
 
@@ -585,10 +581,13 @@ def _from(options: Sequence[Any], start: int) -> Sequence[Any]:
     return [options[place] for place in (start, *others)]
 
 
-def _rank_of_part(part: slice, length: int) -> int | None:
-    """The rank of a shape of which a slice has that length, where it takes all but so many sizes at one end."""
-    if part.stop is None and isinstance(part.start, int) and part.start >= 0:
-        return part.start + length
-    if part.start in (None, 0) and isinstance(part.stop, int) and part.stop < 0:
-        return length - part.stop
-    return None
+def _reach(part: Any) -> int:
+    """The least rank of a shape that has an axis, or both ends of a slice."""
+    if isinstance(part, int):
+        return part + 1 if part >= 0 else -part
+    return max(abs(part.start or 0), abs(part.stop or 0)) if isinstance(part, slice) else 0
+
+
+def _fits(rank: int, part: Any, value: Any) -> bool:
+    """True if a value is as long as a part of a shape of that rank."""
+    return bool(rank == value) if part is len else isinstance(part, int) or len(range(rank)[part]) == len(value)

@@ -67,6 +67,8 @@ class Evidence:
     """The number of instances that the rule did not match: those are not counted as instances of the source."""
     failed: Mapping[str, int]
     """The constraints that could not be satisfied when an instance was made, and how often."""
+    given: tuple[float, ...]
+    """The numbers that a condition gives, from which all other numbers are assumed to be far."""
     chance: float | None
     """A bound on the probability that an output is equal by chance, where there is one; ``None`` if there is none."""
     at_corners: Corners | Callable[[], Corners] = field(default_factory=dict, repr=False, compare=False)
@@ -98,6 +100,8 @@ class Evidence:
             lines.append(f"covered: and {len(self.covered) - 40} more")
         lines += [f"not generated: {what}" for what in self.missing]
         lines += [f"not generated: {what}" for what in self.lacking]
+        if self.given:
+            lines.append(f"assumed: other numbers are far from {_some(self.given)}")
         for leaf, dtypes in self.undrawn.items():
             lines.append(f"not generated: {leaf} with a dtype of its own: {', '.join(dtypes)}")
         lines += [f"refused {count} times: {reason}" for reason, count in list(self.refused.items())[:3]]

@@ -161,6 +161,9 @@ def sources() -> dict[str, Callable[[], Subst]]:
     field = pat.GetItem(split, i)
     whole = pat.Variadic(field, templates=[field], index=i, min_len=1)
     products = [op.Dense(x, w), op.Dense(x, v)]
+    scores = op.ReLU(op.Matmul(x, y))
+    visible = op.Any(op.Exp(scores), axis=((soft := op.Softmax(scores)).ndim - 1,), keepdims=True)
+    shown = op.Where(visible, op.FullLike(soft, 0), soft)
     return {
         "a diamond": lambda: Subst(inner + inner, same),
         "an alternative": lambda: Subst(op.ReLU(op.Exp(x) | op.Tanh(y)), same),
@@ -232,6 +235,7 @@ def sources() -> dict[str, Callable[[], Subst]]:
         "a sum of convolutions": lambda: Subst(op.Conv2D(x, w) + op.Conv2D(y, v), same),
         "a normalised sum": lambda: Subst(op.LayerNorm(x + y, w, v), same),
         "attention": lambda: Subst(op.Matmul(op.Softmax(op.Matmul(x, y)), w), same),
+        "attention with rows of which nothing is visible": lambda: Subst(op.Matmul(shown, w), same),
     }  # fmt: skip
 
 

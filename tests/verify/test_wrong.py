@@ -12,10 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from gsl import Refuted, Subst, Supported, attr, op, pat
+from gsl.match import Match
 from gsl.verify import Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.mutate import rebuilt
@@ -156,6 +158,25 @@ def test_two_conditions_that_only_together_tell_are_suggested() -> None:
     assert "dtype" in found.suggestion.text
     adopted = rebuilt(rule, more=[found.suggestion.condition]).verify()
     assert adopted.title == found.suggestion.verdict.title == "supported by 200 instances", str(adopted)
+
+
+def clamped(value: float, *, given: bool) -> Subst:
+    """A bound below which a condition lets no number be, or which it gives itself."""
+    x, low = pat.Wildcard(dtype="float32"), pat.Const(ndim=0)
+
+    def is_low(match: Match) -> bool:
+        return bool(match[low].attrs["value"] == value)
+
+    if given:
+        is_low.values = {low: lambda shape: np.full(shape, value)}  # type: ignore[attr-defined]
+    return Subst(op.Maximum(x, low), x, where=[is_low] if given else [low.value == value])
+
+
+def test_other_numbers_are_far_from_one_that_a_condition_gives() -> None:
+    found = verify(clamped(-1e30, given=True), max_examples=40)
+    assert isinstance(found, Supported)
+    assert "assumed: other numbers are far from -1e+30" in str(found)
+    assert isinstance(verify(clamped(-1e30, given=False), max_examples=40, suggest=False), Refuted)
 
 
 def even_power() -> Subst:

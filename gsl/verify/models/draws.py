@@ -142,11 +142,12 @@ def _widest(program: StraightLineProgram) -> int:
 
 
 def _thresholds(program: StraightLineProgram) -> Iterator[float]:
-    """The numbers other than 0 with which a program compares elements."""
+    """The numbers other than 0 with which a program compares elements, without those that a condition gives."""
     for step in program.steps:
         if step.op in ORDER:
             bounds = map(step.attrs.get, ("a_min", "a_max"))
-            found: list[Any] = [*map(program.literals.get, step.operands), *bounds]
+            literals = [program.literals.get(slot) for slot in step.operands if slot not in program.given]
+            found: list[Any] = [*literals, *bounds]
             yield from (float(value) for value in found if is_number(value) and value and math.isfinite(value))
 
 

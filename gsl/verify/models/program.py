@@ -58,6 +58,8 @@ class StraightLineProgram:
     """The slot and the type of each leaf whose value is drawn, by name, whether or not an output needs it."""
     literals: Mapping[int, Any]
     """The literals by slot: Python numbers and tensors."""
+    given: frozenset[int]
+    """The numbers among these that a condition of the rule gives: others are assumed to be far from them."""
     steps: tuple[StraightLineStep, ...]
     slots: int
     domains: Mapping[str, Domain]
@@ -127,7 +129,9 @@ def program_of(graph: Graph, *, rounds_all: bool = False) -> StraightLineProgram
             steps.append(_step(node, tuple([slots[operand] for operand in node.operands]), slot, rounds_all))
     extra: list[StraightLineStep] = []
     outputs = _outputs(graph, slots, extra)
-    return StraightLineProgram(leaves, literals, (*steps, *extra), len(slots) + len(extra), domains_of(graph), outputs)
+    given = frozenset([slot for node, slot in slots.items() if node.op == CONST and "given" in node.attrs])
+    count, domains = len(slots) + len(extra), domains_of(graph)
+    return StraightLineProgram(leaves, literals, given, (*steps, *extra), count, domains, outputs)
 
 
 def domains_of(graph: Graph) -> dict[str, Domain]:

@@ -124,8 +124,10 @@ class LetterRule:
         owner = whole if whole.op == TUPLE else draft
         alike = [each for each in owner.operands[: None if whole.op == TUPLE else 1] if each is not None]
         x = min(alike, key=lambda each: (not each.solved, each.is_leaf))
-        if not x.solved and not x.is_leaf and goal.rank is None and not spec.traits & _ALL_RANKS:
-            s.solve(x, Goal(None, goal.dtype))
+        if not x.solved and not x.is_leaf:
+            is_free = goal.rank is None and not spec.traits & _ALL_RANKS
+            if is_free or self._waits(s, draft):
+                s.solve(x, Goal(None, goal.dtype))
         known = {each: Goal(each.dims) for each in owner.operands if each is not None and each.solved}
         if not x.solved:
             known[x] = s.wanted(x, Goal(None, goal.dtype))
@@ -145,6 +147,10 @@ class LetterRule:
         by_letters(s, owner, goal, *spelled, self.dtypes, draft.op in JOINING)
         if self.dtype:
             dtype_of_result(s, draft, self.dtype, self.others, goal)
+
+    def _waits(self, s: Solver, draft: NodeDraft) -> bool:
+        """True if the axes follow from what is not decided yet, as the rank of a tensor that is made of the operand."""
+        return s.demands.binds(draft, self.attribute) and not s.given_attr(draft, self.attribute)[0]
 
     def _rank(self, s: Solver, draft: NodeDraft, known: Goal, fits: Callable[[int, Any], bool]) -> int:
         """A rank of the first operand for which some axes give the wanted result."""

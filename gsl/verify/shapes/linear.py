@@ -7,10 +7,10 @@ from typing import Any
 
 from gsl.graph.node import TUPLE
 from gsl.verify.choices import Dead, pick
-from gsl.verify.draft import Goal, NodeDraft, meet
+from gsl.verify.draft import RANK_KEEPING, Goal, NodeDraft, meet
 from gsl.verify.shapes.elementwise import sizes_of_result, variant
 from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, dtype_of_result, first_computed
-from gsl.verify.solve import RANK_KEEPING, ShapeRule, Solver
+from gsl.verify.solve import ShapeRule, Solver
 from gsl.walk import postorder
 
 
