@@ -36,6 +36,8 @@ LEAST_PASSING = 3
 """A condition that hardly an instance satisfies is none."""
 MOST_NUMBERS, MOST_OF_THREE = 24, 10
 """So many sizes and numbers in attributes are compared with each other, and so many of them in threes."""
+MOST_PAIRED = 400
+"""So many conditions are tried as one of two that have to hold."""
 MOST_EITHER = 12
 """So many conditions are tried as one of two."""
 
@@ -105,13 +107,18 @@ def _pairs(
     conditions: Iterable[SideCondition], bad: Sequence[Match], good: Sequence[Match]
 ) -> Iterator[tuple[int, SideCondition]]:
     """Two conditions that only together exclude all that fails."""
-    rows = [(c, [c.holds(m) for m in bad], [c.holds(m) for m in good]) for c in conditions]
-    useful = [row for row in rows if not all(row[1]) and sum(row[2]) >= LEAST_PASSING]
-    useful.sort(key=lambda row: (sum(row[1]), -sum(row[2]), row[0].cost))
-    for (a, bad_a, good_a), (b, bad_b, good_b) in combinations(useful[:40], 2):
-        count = sum(x and y for x, y in zip(good_a, good_b))
-        if count >= LEAST_PASSING and not any(x and y for x, y in zip(bad_a, bad_b)):
+    rows = [(c, _where(c, bad), _where(c, good)) for c in conditions]
+    useful = [row for row in rows if row[1].bit_count() < len(bad) and row[2].bit_count() >= LEAST_PASSING]
+    useful.sort(key=lambda row: (row[1].bit_count(), -row[2].bit_count(), row[0].cost))
+    for (a, bad_a, good_a), (b, bad_b, good_b) in combinations(useful[:MOST_PAIRED], 2):
+        count = (good_a & good_b).bit_count()
+        if not bad_a & bad_b and count >= LEAST_PASSING:
             yield count, SideCondition(a.expr & b.expr, f"({a.text}) & ({b.text})", a.cost + b.cost + 10)
+
+
+def _where(condition: SideCondition, matches: Sequence[Match]) -> int:
+    """The matches on which a condition holds, as the bits of a number."""
+    return sum(condition.holds(match) << place for place, match in enumerate(matches))
 
 
 def _matches(rule: Subst, graphs: Sequence[Graph]) -> Iterator[Match]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -19,7 +20,7 @@ from gsl.verify.models import field, integers
 from gsl.verify.models.algebra import run_program
 from gsl.verify.models.bounds import Bounds, within
 from gsl.verify.models.definitions import UncoveredCall
-from gsl.verify.models.draws import CORNERS, KINDS, DrawnLeaves, Rng
+from gsl.verify.models.draws import CORNERS, KINDS, DrawKind, DrawnLeaves, Rng
 from gsl.verify.models.field import draw
 from gsl.verify.models.program import StraightLineProgram, is_floating, program_of
 from gsl.verify.models.result import (
@@ -274,6 +275,10 @@ def _first(wrong: Any, expected: Any, found: Any) -> Difference:
 
 _EXTRA_DRAWS: Final = 2 * KINDS
 """The draws that are added where an exact model tells outputs apart that no real tensors did so far."""
+_FEW: Final = 8
+"""The number of elements of all leaves together up to which there are more draws."""
+_MORE_DRAWS: Final = 3
+"""So many times as many draws."""
 
 
 def compare_graphs(before: Graph, after: Graph, seed: int, exact: bool) -> Comparison:
@@ -319,7 +324,7 @@ def _compared(first: StraightLineProgram, second: StraightLineProgram, seed: int
         else:
             verdicts = [OutputVerdict("float64") for _ in first.outputs]
             tensors = Tensors(first, second, range(len(verdicts)))
-            any(tensors.differ(leaves.draw(rng, kind)) for kind in KINDS)
+            any(tensors.differ(leaves.draw(rng, kind)) for kind in _draws(leaves))
     rows = [_row(first.outputs[number][0], number, verdict, tensors) for number, verdict in enumerate(verdicts)]
     unconfirmed = sum([row.equal and verdict.differs for row, verdict in zip(rows, verdicts)])
     return Comparison(tuple(rows), tensors.inputs, unconfirmed)
@@ -337,6 +342,12 @@ def _types(first: StraightLineProgram, second: StraightLineProgram) -> tuple[Out
     return tuple(rows)
 
 
+def _draws(leaves: DrawnLeaves) -> tuple[DrawKind, ...]:
+    """The kinds of draws of real tensors: more draws where all leaves together have few elements, which tell little."""
+    count = sum(math.prod(type.shape) for type in leaves.types.values())
+    return KINDS * (_MORE_DRAWS if count <= _FEW else 1)  # type: ignore[operator]
+
+
 def _on_tensors(
     first: StraightLineProgram,
     second: StraightLineProgram,
@@ -352,7 +363,7 @@ def _on_tensors(
         if verdict.inputs is not None and tensors.differ(verdict.inputs, {number: verdict.where}):
             return tensors
     doubtful = any(verdict.differs for verdict in verdicts)
-    for kind in KINDS + _EXTRA_DRAWS * doubtful:
+    for kind in _draws(leaves) + _EXTRA_DRAWS * doubtful:
         if tensors.differ(leaves.draw(rng, kind)):
             break
     return tensors
