@@ -334,7 +334,7 @@ class Solver:
         """True if a leaf is to be a Python number: a literal of which no shape or dtype is demanded, mostly."""
         if draft.kinds != {CONST} or any(True for _ in self.demands.given(draft, "dtype")):
             return False
-        return (draft, "shape") not in self.demands.sources and not self.choices.rare()
+        return (draft, "shape") not in self.demands.sources and self.choices.index(4) < 3
 
     def _number(self, draft: NodeDraft, literal: Any, goal: Goal) -> None:
         """A literal: the given one, or some number."""

@@ -148,16 +148,31 @@ def test_patterns_of_one_line_have_names_of_their_own() -> None:
     assert {"a", "b"}.isdisjoint(names.values())
 
 
-def test_two_conditions_that_only_together_tell_are_suggested() -> None:
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(3, marks=pytest.mark.long)])
+def test_two_conditions_that_only_together_tell_are_suggested(seed: int) -> None:
     """A positive factor, and no integers of 8 bits, which wrap: neither of these alone is enough."""
     rule = WRONG["scale through relu"].make()
-    found = rule.verify()
+    found = rule.verify(seed=seed)
     assert isinstance(found, Refuted)
     assert found.suggestion is not None
     assert "c.value > 0) & (" in found.suggestion.text
     assert "dtype" in found.suggestion.text
-    adopted = rebuilt(rule, more=[found.suggestion.condition]).verify()
+    adopted = rebuilt(rule, more=[found.suggestion.condition]).verify(seed=seed)
     assert adopted.title == found.suggestion.verdict.title == "supported by 200 instances", str(adopted)
+
+
+@pytest.mark.parametrize("seed", range(5, 8))
+def test_tensors_of_one_element_are_enough_to_see_integers_wrap(seed: int) -> None:
+    x, c = pat.Wildcard(ndim=0, dtype="int8"), pat.Const(ndim=0)
+    rule = Subst(op.ReLU(x * c), op.ReLU(x) * c, where=c.value > 0)
+    assert isinstance(verify(rule, max_examples=5, seed=seed, suggest=False), Refuted)
+
+
+def test_literals_are_tensors_often_enough() -> None:
+    x, w, c = pat.Wildcard(), pat.Param(), pat.Const()
+    conv = op.Conv1D(x * c, w)
+    factor_of_any_shape = Subst(conv, conv.like(x, w) * c)
+    assert isinstance(verify(factor_of_any_shape, max_examples=60, seed=4, suggest=False), Refuted)
 
 
 def clamped(value: float, *, given: bool) -> Subst:

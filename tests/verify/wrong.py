@@ -141,6 +141,12 @@ def of_neither_shape() -> Subst:
     return Subst(op.Tanh(differ), op.Tanh(y - x), where=~(x.shape == differ.shape) & ~(y.shape == differ.shape))
 
 
+def integers_compared_as_floats() -> Subst:
+    n, m = pat.Wildcard(dtype="int64", ndim=2), pat.Wildcard(dtype="int64", ndim=2)
+    floats = [op.Transpose(op.Cast(each, dtype="float32"), axes=(1, 0)) for each in (n, m)]
+    return Subst(op.Equal(*floats), op.Transpose(op.Equal(n, m), axes=(1, 0)))
+
+
 WRONG: dict[str, Wrong] = {
     "composed in the wrong order": Wrong(composed_in_the_wrong_order, "value", "axes"),
     "without equal strides": Wrong(without_equal_strides, "value", ".strides == "),
@@ -162,6 +168,7 @@ WRONG: dict[str, Wrong] = {
     "sums of unequal reductions": Wrong(sums_beside_each_other, "value", ".axis"),
     "batches of the second factor": Wrong(batches_of_the_second_factor, "value", ".shape"),
     "of neither shape": Wrong(of_neither_shape, "value"),
+    "integers compared as floats": Wrong(integers_compared_as_floats, "value"),
 }
 
 

@@ -118,13 +118,14 @@ def _origins(slot: int, names: Mapping[int, str], makers: Mapping[int, StraightL
 
 
 def _ends(program: StraightLineProgram) -> set[int]:
-    """The first whole numbers that the dtypes do not have which integers are cast to or from."""
+    """The first whole numbers that the dtypes do not have which integers are cast to or from, and the last ones that
+    floats have."""
     types: dict[int, Any] = dict(program.leaves.values()) | {step.result: step.kind for step in program.steps}
     casts = [(types[step.operands[0]].dtype, types[step.result].dtype)
              for step in program.steps if step.op == "cast" and step.operands[0] in types]  # fmt: skip
     changed = {dtype for cast in casts if "int" in cast[0] and cast[0] != cast[1] for dtype in cast}
     wholes = {torch.iinfo(getattr(torch, dtype)).max + 1 for dtype in changed if "int" in dtype}
-    rounded = {2 ** PRECISION[dtype][0] + 1 for dtype in changed if dtype in PRECISION}
+    rounded = {2 ** PRECISION[dtype][0] + more for dtype in changed if dtype in PRECISION for more in (0, 1)}
     return {times * end for end in wholes for times in (1, 2)} | rounded
 
 

@@ -13,6 +13,7 @@ from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TensorTy
 from gsl.graph.subgraph import with_bodies
 from gsl.pat.typed import Domain
 from gsl.spec import OperatorName, OpSpec, spec_of
+from gsl.spec.math import COMPARISONS
 from gsl.verify.kinds import MOVES
 from gsl.walk import reached
 from gsl.workload.inputs import as_tensor
@@ -173,12 +174,13 @@ def _wide(value: Any) -> Any:
 def _rounding(node: Node, rounds_all: bool) -> str:
     """The dtype of floats to which a cast rounds; empty if it keeps all digits.
 
-    One of integers rounds where its result is cast again, or all do.
+    One of integers rounds where its result is cast again or compared, be it after its elements have moved, or all do.
     """
     if node.op != "cast":
         return ""
     target, source = node.attrs["dtype"], node.operands[0].dtype or ""
-    rounds = rounds_all or any(user.op == "cast" for user in node.users)
+    moved = reached([node], lambda each: [user for user in each.users if user.op in MOVES])
+    rounds = rounds_all or any(user.op == "cast" or user.op in COMPARISONS for each in moved for user in each.users)
     known = {**PRECISION, **_INTEGERS} if rounds else PRECISION
     if target not in PRECISION or source not in known:
         return ""
