@@ -84,6 +84,8 @@ class CounterexampleSearch:
         self.coverage = Coverage()
         self.attempts = 0
         self.counts: Counter[str] = Counter()
+        self.drawn: Counter[str] = Counter()
+        """The outcomes of those that repeat no decisions of an earlier one."""
         self.failed: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
         self.refusals = 0
@@ -112,13 +114,13 @@ class CounterexampleSearch:
 
     @property
     def in_vain(self) -> int:
-        """The number of instances that were made, and refused or not matched."""
-        return self.counts["refused"] + self.counts["unmatched"]
+        """The number of instances that were made, of no earlier one, and refused or not matched."""
+        return self.drawn["refused"] + self.drawn["unmatched"]
 
     @property
     def is_vain(self) -> bool:
         """True if too many instances were made in vain, after a few."""
-        return self.in_vain > self.most_in_vain * max(self.evaluated, MINIMUM)
+        return self.in_vain > self.most_in_vain * max(self.drawn["equal"] + self.drawn["different"], MINIMUM)
 
     def run(self, examples: int, *, until_different: bool, attempts: int = ATTEMPTS) -> None:
         """Evaluate so many more instances, or until one is found on which the sides differ.
@@ -144,6 +146,7 @@ class CounterexampleSearch:
             return
         found = self.attempt(before)
         self.counts[found.status] += 1
+        self.drawn[found.status] += not choices.parent
         self.refusals += found.refusals
         choices.tried(is_made=True)
         if found.status == "fired":

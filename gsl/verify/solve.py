@@ -81,8 +81,8 @@ class Solver:
         """The leaf that is to have a dtype of its own, for some instances."""
         self.odd: NodeDraft | None = None
         """The draft of that leaf, when it is decided."""
-        self.retries = RETRIES
-        """The number of calls that may still be decided anew."""
+        self.retries = choices.index(2, "retries") * RETRIES
+        """The number of calls that may still be decided anew, for some instances."""
         self.decided: dict[tuple[Any, str], list[Any]] = {}
         """The values that attributes of an operator have had in this instance."""
 
@@ -334,7 +334,7 @@ class Solver:
         """True if a leaf is to be a Python number: a literal of which no shape or dtype is demanded, mostly."""
         if draft.kinds != {CONST} or any(True for _ in self.demands.given(draft, "dtype")):
             return False
-        return (draft, "shape") not in self.demands.sources and self.choices.index(4) < 3
+        return (draft, "shape") not in self.demands.sources and not self.choices.rare()
 
     def _number(self, draft: NodeDraft, literal: Any, goal: Goal) -> None:
         """A literal: the given one, or some number."""

@@ -168,13 +168,6 @@ def test_tensors_of_one_element_are_enough_to_see_integers_wrap(seed: int) -> No
     assert isinstance(verify(rule, max_examples=5, seed=seed, suggest=False), Refuted)
 
 
-def test_literals_are_tensors_often_enough() -> None:
-    x, w, c = pat.Wildcard(), pat.Param(), pat.Const()
-    conv = op.Conv1D(x * c, w)
-    factor_of_any_shape = Subst(conv, conv.like(x, w) * c)
-    assert isinstance(verify(factor_of_any_shape, max_examples=60, seed=4, suggest=False), Refuted)
-
-
 def clamped(value: float, *, given: bool) -> Subst:
     """A bound below which a condition lets no number be, or which it gives itself."""
     x, low = pat.Wildcard(dtype="float32"), pat.Const(ndim=0)
