@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -37,29 +38,36 @@ def paused_collector(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
-    """The function, by whose end an interrupt (Ctrl-C) waits: for what must not be left half-way. A second interrupt
-    does not wait.
+    """The function, by whose end an interrupt (Ctrl-C) waits, and SIGTERM where something handles it: for what must not
+    be left half-way, and for what starts processes, as Python ignores what a handler raises while it copies a process.
+    A second signal does not wait, nor does one that comes to such a process.
 
-    Interrupts reach the main thread only.
+    Signals reach the main thread only.
     """
+    return _waits(signal.SIGINT, _waits(signal.SIGTERM, function))
+
+
+def _waits(number: signal.Signals, function: Callable[P, T]) -> Callable[P, T]:
+    """The function, by whose end a signal waits."""
 
     @functools.wraps(function)
     def whole(*args: P.args, **kwargs: P.kwargs) -> T:
-        handler = signal.getsignal(signal.SIGINT)
+        handler = signal.getsignal(number)
         if threading.current_thread() is not threading.main_thread() or not callable(handler):
             return function(*args, **kwargs)
         waiting: list[tuple[Any, ...]] = []
+        process = os.getpid()
 
         def wait(*call: Any) -> None:
-            if waiting:
+            if waiting or os.getpid() != process:
                 handler(*call)
             waiting.append(call)
 
         try:
-            signal.signal(signal.SIGINT, wait)
+            signal.signal(number, wait)
             return function(*args, **kwargs)
         finally:
-            signal.signal(signal.SIGINT, handler)
+            signal.signal(number, handler)
             if waiting:
                 handler(*waiting[0])
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from gsl.cli.command import UsageError, process_class
+from gsl.pause import uninterrupted
 from gsl.workload import Workload
 
 COMPILED: Final = ("ffi.Module", "runtime.Module")
@@ -96,7 +97,7 @@ def _crashes(work: Callable[..., None], *arguments: str) -> bool:
     with suppress(ImportError):
         import tvm  # noqa: F401
     process = process_class()(target=_quietly, args=(work, *arguments))
-    process.start()
+    uninterrupted(process.start)()
     process.join()
     return process.exitcode != 0
 

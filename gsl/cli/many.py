@@ -20,12 +20,15 @@ from typing import Any
 
 from gsl.cli import files, models
 from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure, process_class, terminated
+from gsl.pause import uninterrupted
 
 JsonObject = dict[str, Any]
 """The result for one model as JSON."""
 OneModel = Callable[[Terminal, argparse.Namespace], tuple[Exit, JsonObject]]
 """The work of a command on the model that its options name, with a terminal for its progress."""
 _Task = Callable[[argparse.Namespace], tuple[Exit, JsonObject]]
+_Running = dict[Connection, tuple[BaseProcess, Path]]
+"""Processes with their models, each by the end of a pipe at which its result comes."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +122,12 @@ def _attempt(work: _Task, task: argparse.Namespace) -> Result:
 
 def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Iterator[Result]:
     """The results, in the order in which they come. A process that ends without one has failed."""
-    start = process_class()
     waiting = deque(tasks)
-    running: dict[Connection, tuple[BaseProcess, Path]] = {}
+    running: _Running = {}
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
-                task = waiting.popleft()
-                here, there = multiprocessing.Pipe(duplex=False)
-                process = start(target=_send, args=(there, work, task, jobs))
-                process.start()
-                there.close()
-                running[here] = process, task.model
+                _start(running, work, waiting.popleft(), jobs)
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
                 yield _received(ready, *running.pop(ready))
@@ -139,6 +136,16 @@ def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Ite
             process.terminate()
         for process, _ in running.values():
             process.join()
+
+
+@uninterrupted
+def _start(running: _Running, work: _Task, task: argparse.Namespace, jobs: int) -> None:
+    """Start a process that does the work, and add it to those that run."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    process = process_class()(target=_send, args=(there, work, task, jobs))
+    process.start()
+    there.close()
+    running[here] = process, task.model
 
 
 def _send(there: Connection, work: _Task, task: argparse.Namespace, jobs: int) -> None:

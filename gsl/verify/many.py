@@ -16,6 +16,7 @@ from typing import Any
 
 from gsl.cache import Store
 from gsl.errors import GSLError, PatternError, is_exhaustion
+from gsl.pause import uninterrupted
 from gsl.prove import NoProof, Proof
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -168,7 +169,8 @@ def _end_by_signals() -> None:
 
 
 def _elsewhere(rules: tuple[Subst, ...], executor: Executor, options: dict[str, int]) -> Iterator[Verdict]:
-    futures = [None if (sent := _pickled(rule)) is None else executor.submit(_verify, sent, options) for rule in rules]
+    submit = uninterrupted(executor.submit)  # which starts processes
+    futures = [None if (sent := _pickled(rule)) is None else submit(_verify, sent, options) for rule in rules]
     for rule, future in zip(rules, futures):
         yield _verdict(rule, options) if future is None else pickle.loads(future.result())
 

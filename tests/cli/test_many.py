@@ -7,6 +7,8 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from gsl import Subst, Workload
 from gsl.cli import models
 from tests.cli.conftest import Run
+from tests.helpers.interrupts import default_handler  # noqa: F401
 
 
 @pytest.fixture
@@ -100,6 +103,7 @@ def test_a_process_that_dies_fails_alone(zoo: Path, gsl: Run, monkeypatch: pytes
     assert files(Path("new")) == ["a.pt2", "b.pt2"]
 
 
+@pytest.mark.usefixtures("default_handler")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_what_is_ended_leaves_nothing_half_written(
     number: signal.Signals, zoo: Path, gsl: Run, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +127,28 @@ def test_what_is_ended_leaves_nothing_half_written(
         with pytest.raises(SystemExit, match="143"):
             gsl(*apply)
     assert (files(Path("new")), multiprocessing.active_children()) == ([], [])
+
+
+@pytest.fixture
+def at_fork() -> Iterator[list[Callable[[], object]]]:
+    """Functions that this process calls once, after it was copied."""
+    calls: list[Callable[[], object]] = []
+    os.register_at_fork(after_in_parent=lambda: calls and calls.pop()())
+    yield calls
+    calls.clear()
+
+
+@pytest.mark.usefixtures("default_handler")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("command", ["apply", "verify"])
+def test_a_signal_is_not_lost_while_a_process_is_copied(
+    command: str, number: signal.Signals, zoo: Path, gsl: Run, at_fork: list[Callable[[], object]]
+) -> None:
+    rest = ("mine.py:swish", "zoo", "-o", "new") if command == "apply" else ("mine.py:swish,idle,near,folds",)
+    at_fork.append(lambda: os.kill(os.getpid(), number))
+    with pytest.raises(SystemExit, match="143") if number == signal.SIGTERM else nullcontext():
+        assert gsl(command, *rest, "--jobs", "2") == (130, "", "gsl: interrupted\n")
+    assert multiprocessing.active_children() == []
 
 
 def test_verification_that_is_terminated_ends_its_processes(

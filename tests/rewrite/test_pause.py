@@ -73,6 +73,26 @@ def test_an_interrupt_waits_for_the_end_and_a_second_one_does_not() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+def test_a_signal_that_ends_the_process_waits_where_it_is_handled() -> None:
+    done: list[int] = []
+
+    def end(*_: Any) -> None:
+        raise SystemExit(143)
+
+    @uninterrupted
+    def work() -> None:
+        signal.raise_signal(signal.SIGTERM)
+        done.append(1)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        with pytest.raises(SystemExit):
+            work()
+        assert (done, signal.getsignal(signal.SIGTERM)) == ([1], end)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_other_threads_and_other_handlers_are_left_alone() -> None:
     handlers: list[Any] = []
     ask = uninterrupted(lambda: handlers.append(signal.getsignal(signal.SIGINT)))
