@@ -102,6 +102,7 @@ def test_what_differs_in_float64_fails_however_large_rounding_errors_are() -> No
     (row, _) = whole.compare(off).outputs
     assert row.mismatched < 0.05 * row.elements
     assert not row.passed
+    assert "by rounding" not in row.reason
 
 
 def test_one_wrong_element_among_rounding_errors_fails() -> None:
@@ -116,6 +117,7 @@ def test_rounding_errors_that_are_twice_as_large_fail() -> None:
     whole, narrow = deep(lambda x, w: x @ w), deep(lambda x, w: (x * 3 @ w) / 3 - (x + 60) + (x + 60))
     (row, _) = whole.compare(narrow).outputs
     assert not row.passed
+    assert "; by rounding: " in row.reason
 
 
 def test_random_inputs_have_the_precision_of_their_dtype() -> None:
