@@ -671,10 +671,7 @@ class Workload:
 
         ``inputs`` are by name, in order; random operators draw from ``seed``.
         """
-        # Parameters are copied only where a run could change them: they may be most of the memory.
-        effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
-        impure = effects or bool(self.graph.written)
-        return isolated(self._callable(), inputs, self._program.params, seed=seed, whole_state=impure)
+        return self._isolated(self._callable(), inputs, seed)
 
     def in_float64(self, inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
         """The same of a run in float64; nothing where the program can't be run so, or draws random numbers, which would
@@ -684,9 +681,15 @@ class Workload:
             return []
         values = {name: program.wide(value) for name, value in inputs.items()}
         try:
-            return isolated(program.in_float64(), values, program.params, seed=seed, whole_state=True)
+            return self._isolated(program.in_float64(), values, seed)
         except Exception:  # of a kernel that does not take float64, say: the comparison is what it was
             return []
+
+    def _isolated(self, call: Callable[..., Any], inputs: Mapping[str, Any], seed: int) -> list[tuple[LeafPath, Any]]:
+        # Parameters are copied only where a run could change them: they may be most of the memory.
+        effects = any(node.effect in (Effect.MUTATES, Effect.OTHER) for node in self.graph)
+        impure = effects or bool(self.graph.written)
+        return isolated(call, inputs, self._program.params, seed=seed, whole_state=impure)
 
 
 def _check_workload(method: str, other: object) -> None:
