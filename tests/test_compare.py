@@ -113,6 +113,14 @@ def test_one_wrong_element_among_rounding_errors_fails() -> None:
     assert not row.passed
 
 
+def test_float64_is_not_rounding_of_itself() -> None:
+    x = torch.randn(8, 8, dtype=torch.float64)
+    first, second = [Workload.from_torch(OfOne(lambda x, by=by: x * by), (x,)) for by in (1.0, 1 + 1e-9)]
+    (row, _) = first.compare(second).outputs
+    assert not row.passed
+    assert "by rounding" not in row.reason
+
+
 def test_rounding_errors_that_are_twice_as_large_fail() -> None:
     whole, narrow = deep(lambda x, w: x @ w), deep(lambda x, w: (x * 3 @ w) / 3 - (x + 60) + (x + 60))
     (row, _) = whole.compare(narrow).outputs

@@ -73,7 +73,7 @@ def in_float64(module: fx.GraphModule) -> Run:
     computes, call by call."""
 
     def run(*leaves: Any) -> Any:
-        result = _InFloat64(module).run(*map(wide, leaves), enable_io_processing=False)
+        result = _InFloat64(module).run(*leaves, enable_io_processing=False)
         return module.graph.process_outputs(result)
 
     return run
