@@ -173,12 +173,13 @@ def _count(number: int, one: str, many: str) -> str:
 
 
 def explain(
-    rule: Subst, graph: Graph, nearest: int, why_kept: Callable[[], str | None] = lambda: None
-) -> Explanation:
+    rule: Subst, graph: Graph, nearest: int, why_kept: Callable[[], str | None] = lambda: None,
+    why_unread: Callable[[Node], str] = lambda node: "",
+) -> Explanation:  # fmt: skip
     """Look for matches, why they are refused, and where there is none, for the partial matches that came furthest.
 
     ``why_kept`` is asked where there are matches that are not refused: it tells why the program of the graph stays as
-    it is all the same, if it does.
+    it is all the same, if it does. ``why_unread`` tells why a call has no canonical reading.
     """
     by_op = graph.by_op()
     plan = rule.plan
@@ -201,8 +202,10 @@ def explain(
     told = tuple([replace(miss, bound=len(attempt.patterns)) for miss, attempt in misses])
     return Explanation(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
-        "" if found.matches else hint or _by_keyword(told) or _bias(told) or _between(told) or _twice(misses), rule,
-        attempt,
+        "" if found.matches else (
+            hint or _by_keyword(told) or _bias(told) or _unread(told, why_unread) or _between(told) or _twice(misses)
+        ),
+        rule, attempt,
     )  # fmt: skip
 
 
@@ -316,6 +319,18 @@ def _by_keyword(misses: Iterable[Miss]) -> str:
                 if isinstance(part, Const) and (name := argument_at(call.op, place)):
                     written = f"{name}={'…' if part.literal is None else repr(part.literal)}"
                     return f"arguments of {call.label} that are no tensors are given by keyword, as {written}"
+    return ""
+
+
+def _unread(misses: Iterable[Miss], why_unread: Callable[[Node], str]) -> str:
+    """The hint that a call of the graph is not read, where the source wants one of the vocabulary."""
+    for miss in misses:
+        node, call = miss.node, miss.pattern
+        is_native = isinstance(call, Call) and not isinstance(call.op, (OpSpec, OpClass))
+        if miss.what != "operator" or node is None or not node.opaque or is_native:
+            continue
+        if reason := why_unread(node):
+            return f"%{node.name} has no canonical reading: {reason}"
     return ""
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gsl import Workload
+from gsl import Subst, Workload, op, pat
 from gsl.cli import main
 
 
@@ -40,6 +40,21 @@ def test_unread_calls_have_their_reasons(strange: Workload) -> None:
     assert reasons["aten.select.int"] == "its result may be changed in place by another call"
     assert reasons["aten.to.dtype_layout"] == "its result may lie on another device than its operand"
     assert str(found).startswith("7 of 8 calls have no canonical reading")
+
+
+def test_explanations_tell_why_a_call_in_the_way_is_unread() -> None:
+    wl = Workload.from_torch(PaddedAndCut(), (torch.rand(3, 4),))
+    x = pat.Wildcard()
+    explained = Subst(op.ReLU(op.Pad(x)), op.ReLU(x)).explain(wl)
+    assert "hint: %pad has no canonical reading: " in str(explained)
+    assert "pad=[1, -1]" in explained.hint
+    native = Subst(op.ReLU(pat.Call(torch.ops.aten.special_erfinv.default, x)), op.ReLU(x))
+    assert not native.explain(wl).hint
+
+
+class PaddedAndCut(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(F.pad(x, (1, -1))) + F.pad(x.erfinv(), (1, 0))[:, 1:]
 
 
 def test_sizes_are_not_unread() -> None:

@@ -455,6 +455,30 @@ def test_what_was_captured_is_explained() -> None:
     assert backend.graphs[0].op_counts() == {"nn.relu": 1, "multiply": 1}
 
 
+class Scaled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = 0.125
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * self.scale)
+
+
+def test_numbers_that_torch_hands_on_as_inputs_are_explained() -> None:
+    x = pat.Wildcard()
+    scaled = Subst(op.ReLU(x * pat.Const()), op.ReLU(x), name="scaled")
+    with torch.no_grad():
+        call, backend = compiled(Scaled(), scaled, dynamic=True)
+        call(torch.ones(2, 3))
+        (told,) = {call.reason for call in backend.graphs[0].unread()}
+        assert "is a number that is known at run time only; torch.compile(dynamic=True) hands on numbers" in told
+        assert f"hint: %mul has no canonical reading: {told}" in str(backend.explain(scaled))
+        with torch._dynamo.config.patch(specialize_float=True):
+            call, backend = compiled(Scaled(), scaled, dynamic=True)
+            call(torch.ones(2, 3))
+        assert backend.explain(scaled)[0]["scaled"]
+
+
 def test_the_graphs_are_kept_as_they_were_before_the_rules() -> None:
     call, backend = compiled(Branches().eval(), OPTIMISING)
     with torch.no_grad():

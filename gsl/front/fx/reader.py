@@ -45,6 +45,12 @@ class FxReader:
         if node.op == "call_module":
             kind = type(self.module(node)).__name__
             return f"the module {kind}, as it is set up, is not known by a canonical operator"
+        unknown = [each for each in node.all_input_nodes if isinstance(self.values.value(each), torch.SymFloat)]
+        if unknown:
+            return (
+                f"%{unknown[0].name} is a number that is known at run time only; torch.compile(dynamic=True) hands on "
+                "numbers of a model as inputs, unless torch._dynamo.config.specialize_float is True"
+            )
         if self.read(node) is not None:
             return NOT_COVERED
         return spellings.why_unread(node.target, *self.arguments(node), self.values.of)
