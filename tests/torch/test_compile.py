@@ -194,6 +194,12 @@ def test_literals_of_a_rule_are_constants_of_the_graph() -> None:
     equal(call(torch.ones(2, 3)), torch.tensor([[1.0, 2.0, 3.0]] * 2))
 
 
+def test_one_literal_at_two_places() -> None:
+    table = Subst(op.ReLU(X), op.ReLU(X) * pat.Const(torch.tensor([1.0, 2.0, 3.0])), name="table")
+    call, _ = compiled(NetOfOne(lambda self, x: torch.relu(x) + torch.relu(x.neg())), table, "aot_eager")
+    equal(call(-torch.ones(2, 3)), torch.tensor([[1.0, 2.0, 3.0]] * 2))
+
+
 def test_groups_run_in_a_compiled_graph() -> None:
     group = Subst(op.ReLU(X + X), pat.Fused("doubled"), name="group")
     recorder = Recorder()

@@ -148,7 +148,8 @@ def keep_sources(old: fx.GraphModule, new: fx.GraphModule) -> None:
             node._dynamo_source = sources.get(node.name)
     known = getattr(old, "_param_name_to_source", None)
     if known is not None:
-        names = [name for name, _ in (*new.named_parameters(), *new.named_buffers()) if name not in known]
+        ways = (new.named_parameters, new.named_buffers)  # one tensor may have several names
+        names = [name for way in ways for name, _ in way(remove_duplicate=False) if name not in known]
         vars(new)["_param_name_to_source"] = {**known, **{name: ConstantSource(f"gsl_{name}") for name in names}}
 
 
