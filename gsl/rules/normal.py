@@ -5,8 +5,9 @@ In the normal form
 
 * what changes nothing is gone: copies, casts, reshapes, slices and expansions to the same, dropout, factors of 1;
 * transpositions that follow each other are one, and so are reshapes and casts; an axis of size 1 comes and goes by a
-  reshape. A transposition stays where it is before a product: a rule that wants the second operand of a product the
-  other way round transposes it in its target, and the two transpositions become one or none;
+  reshape, and behind a reduction by its ``keepdims``. A transposition stays where it is before a product: a rule that
+  wants the second operand of a product the other way round transposes it in its target, and the two transpositions
+  become one or none;
 * a concatenation within another one along its axis is part of that one;
 * a product has the leading axes that its users want: matrices flattened before a product and taken apart after it
   (what torch decomposes linear layers and batched products into) are the product of the tensors themselves;
@@ -226,6 +227,20 @@ def lent_shape() -> RuleSides:
         return all(isinstance(size, int) for size in match[out].shape or (None,)) or "the shape has symbolic sizes"
 
     return out, op.Reshape(x, newshape=out.shape), is_lent
+
+
+@rule(extern_use=False)
+def reduce_keepdims() -> RuleSides:
+    """reshape(max(x)) = max(x; keepdims)
+
+    For a mean, a sum, a largest or a smallest element along one axis, which the reshape puts back with size 1.
+    """
+    x = pat.Wildcard()
+    reduced = pat.Call(pat.OneOf("max", "mean", "min", "sum"), x, keepdims=False, exclude=False)
+    out = op.Reshape(reduced)
+    axis = reduced.axis[0]
+    fits = (attr.Len(reduced.axis) == 1) & (out.shape == x.shape[:axis] + attr.Tuple(1) + x.shape[axis + 1 :])
+    return out, reduced.like(x, keepdims=True), fits
 
 
 # Squares
@@ -486,7 +501,7 @@ NORMAL = RuleSet(
         multiply_one, divide_one, add_zero, subtract_zero,
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic, layout.concat_concat,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
-        transpose_reshape, transpose_units, where_broadcast, lent_shape, einsum_product,
+        transpose_reshape, transpose_units, where_broadcast, lent_shape, reduce_keepdims, einsum_product,
         power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,
         linear_bias, conv_bias, dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,

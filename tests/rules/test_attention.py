@@ -191,11 +191,13 @@ def capped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -
 
 
 def with_sink(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor, *, kept: int = M, shift: bool = False
-) -> torch.Tensor:
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor, *, kept: int = M, shift: bool = False,
+    mask: bool = True,
+) -> torch.Tensor:  # fmt: skip
     """Attention with a sink for each head; ``kept`` places have their weights, with fewer values."""
     sink = torch.arange(H).reshape(1, H, 1, 1).expand(B, H, N, 1)
-    scores = torch.cat([q @ k.mT * 0.3 + m, sink.to(q.dtype)], -1)
+    scores = q @ k.mT * 0.3 + m if mask else q @ k.mT * 0.3
+    scores = torch.cat([scores, sink.to(q.dtype)], -1)
     scores = scores - scores.max(-1, keepdim=True).values if shift else scores
     return scores.softmax(-1)[..., :kept] @ v[..., :kept, :]
 
@@ -233,9 +235,10 @@ def test_it_only_looks_like_attention(name: str) -> None:
     assert "nn.attention" not in new.op_counts()
 
 
+@pytest.mark.parametrize("mask", [True, False])
 @pytest.mark.parametrize("shift", [False, True])
-def test_a_sink_is_a_place_without_a_value(shift: bool) -> None:
-    function = functools.partial(with_sink, shift=shift)
+def test_a_sink_is_a_place_without_a_value(shift: bool, mask: bool) -> None:
+    function = functools.partial(with_sink, shift=shift, mask=mask)
     old = Workload.from_exported(exported(function, *given()))
     new = IDIOMS(old, iterative=True)
     assert new.trace.count("attention-sink") == new.op_counts()["nn.attention"] == 1
@@ -390,8 +393,9 @@ def test_a_step_is_supported(steps: Any) -> None:
     assert isinstance(found, Supported), str(found)
 
 
-def test_a_sink_is_supported() -> None:
-    source, target, *where = sides_with_sink(masked)
+@pytest.mark.parametrize("steps", [(masked,), ()], ids=step_id)
+def test_a_sink_is_supported(steps: Any) -> None:
+    source, target, *where = sides_with_sink(*steps)
     found = Subst(source, target, where=where).verify(max_examples=120)
     assert isinstance(found, Supported), str(found)
 

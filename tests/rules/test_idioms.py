@@ -74,7 +74,17 @@ SILU: dict[str, Function] = {
 SOFTMAX: dict[str, Function] = {
     "shifted": lambda x: (lambda e: e / e.sum(-1, keepdim=True))(torch.exp(x - x.amax(-1, keepdim=True))),
     "plain": lambda x: x.exp() / x.exp().sum(1, keepdim=True),
+    "rescaled": lambda x: rescaled(x, 32),
+    "rescaled by a number below 0": lambda x: rescaled(x, -7),
 }
+
+
+def rescaled(x: Tensor, by: float) -> Tensor:
+    """The softmax of CogView, which keeps scores of halves small."""
+    small = x / by
+    return ((small - small.amax(-1).unsqueeze(-1)) * by).softmax(-1)
+
+
 OTHERS: dict[str, tuple[Function, str]] = {
     "mish": (lambda x: x * torch.tanh(nn.functional.softplus(x)), "mish"),
     "hardswish": (lambda x: x * torch.clamp(x + 3, 0, 6) / 6, "hardswish"),

@@ -118,6 +118,21 @@ def softmax_exp() -> RuleSides:
 
 
 @rule(extern_use=False)
+def softmax_rescaled() -> RuleSides:
+    """softmax((x / c - max(x / c)) · c) = softmax(x)
+
+    Along one axis, for floats and a finite number c other than 0. Models in half precision write it so, lest scores
+    overflow; the kernels of softmax subtract the largest element themselves.
+    """
+    x, c, d = pat.Wildcard(), pat.Const(ndim=0), pat.Const(ndim=0)
+    small = x / c
+    largest = op.Max(small, keepdims=True, exclude=False)
+    soft = op.Softmax((small - largest) * d)
+    number = (c.value == d.value) & (abs(c.value) > 0) & (abs(c.value) < math.inf)
+    return soft, soft.like(x), is_float(x) & (soft.dtype == x.dtype) & number & (largest.axis == attr.Tuple(soft.axis))
+
+
+@rule(extern_use=False)
 def log_softmax_sum() -> RuleSides:
     """x - logsumexp(x) = log_softmax(x)
 
@@ -129,5 +144,6 @@ def log_softmax_sum() -> RuleSides:
 
 
 RULES = (
-    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, mish_softplus, hardswish_clip, softmax_exp, log_softmax_sum,
+    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, mish_softplus, hardswish_clip, softmax_exp, softmax_rescaled,
+    log_softmax_sum,
 )  # fmt: skip

@@ -315,11 +315,12 @@ def sides_with_sink(*steps: ScoresStep) -> RuleSides:
     weights = op.StridedSlice(soft, begin=(0,), end=attr.Tuple(kt.shape[3]), strides=(1,), axes=(3,))
     mask = in_dtype_of(q, scores.mask)
     # A single number is no mask: a tensor of it would be rounded to another dtype. No concatenation takes it as it is.
-    whole = pat.Cond(scores.mask.ndim == 0, mask, op.BroadcastTo(mask, shape=shape))
+    masks = pat.Cond(scores.mask.ndim == 0, mask, op.BroadcastTo(mask, shape=shape))
+    whole = pat.Cond(scores.masked, masks, op.Zeros(shape=shape, dtype=q.dtype))
     operands = scores.query, with_zeros(turned(kt)), with_zeros(v), op.Concatenate([whole, sink], axis=3)
     target = op.Attention(*operands, scale=scores.scale)
     conditions = [
-        scores.masked & (shape == product.shape) & same_dtype(q, kt, v, sink, product),
+        (shape == product.shape) & same_dtype(q, kt, v, sink, product),
         *[x.extern_use(False) for x in (product, joined, logits, soft, weights)],
     ]
     return op.Matmul(weights, v), target, *scores.conditions, *conditions, hides(scores.lows)
@@ -329,8 +330,9 @@ def sides_with_sink(*steps: ScoresStep) -> RuleSides:
 def attention_sink() -> RuleSides:
     """softmax([q kᵀ · c + m, s])[…, :-1] v = attention(q, [k, 0], [v, 0], [m, s])
 
-    A sink s is the score of one more place for each query, which has no value. Of tensors with four axes, in one dtype,
-    with a mask. The scores may be multiplied and masked as in attention; nothing but the next step may use them.
+    A sink s is the score of one more place for each query, which has no value. Of tensors with four axes, in one dtype.
+    The scores may be multiplied and masked as in attention, and m is 0 where they are not masked; nothing but the next
+    step may use them.
     """
     return sides_with_sink(scaled, masked, masked)
 

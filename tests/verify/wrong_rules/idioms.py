@@ -172,6 +172,15 @@ def _() -> RuleSides:
     return (x * op.ReLU6(x)) / 6, op.Hardswish(x), precise(x)
 
 
+@wrong("softmax-rescaled", condition="", examples=20)
+def _() -> RuleSides:
+    """another number than that of the quotient"""
+    x, c, d = pat.Wildcard(), pat.Const(ndim=0), pat.Const(ndim=0)
+    small = x / c
+    soft = op.Softmax((small - op.Max(small, axis=(x.ndim - 1,), keepdims=True, exclude=False)) * d, axis=-1)
+    return soft, soft.like(x), precise(x) & (c.value > 0)
+
+
 @wrong("log-softmax-sum", condition="", examples=20)
 def _() -> RuleSides:
     """the largest for the logarithm of the sum"""

@@ -212,6 +212,15 @@ def _() -> RuleSides:
     return product + b, op.BiasAdd(product, b, axis=0), square & same_dtype(b, product)
 
 
+@wrong("reduce-keepdims", condition="", examples=20)
+def _() -> RuleSides:
+    """a size of 1 on another axis"""
+    x = pat.Wildcard(ndim=3)
+    reduced = op.Sum(x, axis=(1,), keepdims=False, exclude=False)
+    out = op.Reshape(reduced, ndim=3)
+    return out, op.Sum(x, axis=(2,), keepdims=True, exclude=False), out.shape == x.shape[:2] + attr.Tuple(1)
+
+
 @wrong("conv-bias", condition="")
 def _() -> RuleSides:
     """a weight of the last axis"""
