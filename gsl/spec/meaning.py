@@ -52,7 +52,7 @@ class SymbolSizes:
     """A SymInt for each symbol that occurs in the types and attributes of a call.
 
     What is no polynomial in symbols with integer coefficients, like a quotient, is taken as a symbol of its own: what
-    holds for all sizes holds for it too.
+    holds for all sizes holds for it too. So is a size of an operand that would be negative (``64 - Max(0, 64 - s)``).
     """
 
     def __init__(self, operands: Any, attrs: Any, *, small: bool = False, reverse: bool = False) -> None:
@@ -65,7 +65,11 @@ class SymbolSizes:
         self._ints: dict[Any, Any] = {}
         self._back: dict[Any, Any] = {}
         dims = [*symbols_in(operands), *symbols_in(attrs)]
-        atoms = sorted({atom for d in dims for atom in self._atoms(d.expr)}, key=str)
+        atoms = self._sorted_atoms(dims)
+        values = dict(zip(atoms, sympy.primerange(_LARGE, math.inf)))
+        whole = {d.expr for d in symbols_in(operands) if self._evaluate(d.expr, values) < 0}
+        if whole:
+            atoms = sorted({*whole, *self._sorted_atoms([d for d in dims if d.expr not in whole])}, key=str)
         hint = _SMALL if small else _LARGE
         for number, atom in enumerate(reversed(atoms) if reverse else atoms):
             hint = sympy.nextprime(hint)
@@ -73,6 +77,9 @@ class SymbolSizes:
             symbol = self.env.create_symbol(int(hint), source, DimDynamic.DYNAMIC, None)
             self._ints[atom] = self.env.create_symintnode(symbol, hint=int(hint), source=source)
             self._back[symbol] = atom
+
+    def _sorted_atoms(self, dims: Iterable[SymDim]) -> list[Any]:
+        return sorted({atom for d in dims for atom in self._atoms(d.expr)}, key=str)
 
     def _atoms(self, expr: Any) -> set[Any]:
         if expr.is_Integer:
@@ -89,14 +96,14 @@ class SymbolSizes:
             number.is_Rational and not number.is_Integer for number in self._sympy.preorder_traversal(expr)
         )
 
-    def _evaluate(self, expr: Any) -> Any:
+    def _evaluate(self, expr: Any, values: Mapping[Any, Any]) -> Any:
         if expr.is_Integer:
             return int(expr)
-        if expr in self._ints:
-            return self._ints[expr]
+        if expr in values:
+            return values[expr]
         if expr.is_Pow:
-            return self._evaluate(expr.base) ** int(expr.exp)
-        parts = [self._evaluate(part) for part in expr.args]
+            return self._evaluate(expr.base, values) ** int(expr.exp)
+        parts = [self._evaluate(part, values) for part in expr.args]
         value = parts[0]
         for part in parts[1:]:
             value = value + part if expr.is_Add else value * part
@@ -106,7 +113,7 @@ class SymbolSizes:
         """A value with a SymInt for each symbolic size."""
         match value:
             case SymDim():
-                return self._evaluate(value.expr)
+                return self._evaluate(value.expr, self._ints)
             case tuple():
                 return tuple(map(self.concrete, value))
             case dict():

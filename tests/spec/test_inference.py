@@ -16,6 +16,7 @@ from gsl.spec.meaning import evaluate, from_torch, infer
 
 pytestmark = pytest.mark.torch
 B, S = (SymDim(sympy.Symbol(name, positive=True, integer=True)) for name in ("b", "s"))
+LAST = SymDim(64 - sympy.Max(0, 64 - S.expr))
 
 
 def f32(*shape: Any) -> TensorType:
@@ -55,6 +56,9 @@ SYMBOLIC: list[tuple[str, tuple[Any, ...], dict[str, Any], Any]] = [
     ("add", (f32(B + S), f32(S + B)), {}, f32(B + S)),
     ("add", (f32(B // 2), f32(B // 2)), {}, f32(B // 2)),
     ("multiply", (f32(B, 4), 2), {}, f32(B, 4)),
+    # at most 64 places, as a slice of so many has them
+    ("transpose", (f32(B, LAST),), {"axes": (1, 0)}, f32(LAST, B)),
+    ("concatenate", (TupleType((f32(B, LAST), f32(B, 1))),), {"axis": 1}, f32(B, LAST + 1)),
     ("attention", (f32(B, 4, S, 8),) * 3, {"is_causal": True}, f32(B, 4, S, 8)),
     ("softmax", (f32(B, S),), {}, f32(B, S)),
     ("layer_norm", (f32(B, S, 8), f32(8), f32(8)), {}, f32(B, S, 8)),

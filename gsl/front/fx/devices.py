@@ -19,14 +19,16 @@ from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.fx.handle import RULE, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
-from gsl.front.fx.spellings.effects import ATTENTION, is_by_strides, makes_lazy, mask_of
+from gsl.front.fx.spellings.effects import ATTENTION, DENSE, ROWS, is_by_strides, makes_lazy, mask_of
 from gsl.front.fx.values import (
     Values,
     device_of,
     devices_of,
     is_elsewhere,
+    is_strided,
     keeps_elements,
     lies_by_rows,
+    lies_densely,
     tensors,
     value_of,
 )
@@ -180,6 +182,16 @@ class Admits:
         return frozenset(mask for mask, value in values.items() if is_elsewhere(value) and lies_by_rows(value))
 
     @functools.cached_property
+    def laid(self) -> dict[fx.Node, Callable[[Any], bool]]:
+        """The operands that kernels want to lie in memory in some way, each with the test of that."""
+        calls = self._calls(lambda form: form.named[0] in DENSE or form.named[0] in ROWS)
+        found: dict[Any, Callable[[Any], bool]] = {}
+        for node in calls:
+            found.update(dict.fromkeys(node.args[: ROWS.get(node.target, 0)], lies_by_rows))
+            found.update({node.args[at]: lies_densely for at in DENSE.get(node.target, ()) if at < len(node.args)})
+        return {node: lies for node, lies in found.items() if isinstance(node, fx.Node)}
+
+    @functools.cached_property
     def steady(self) -> frozenset[str]:
         """The operators whose results are known to lie alike however their operands do: none where torch has made the
         values of the graph apart, so that it does not compute with several."""
@@ -208,6 +220,8 @@ class Admits:
                     self._check_strides(old)
         if self.masks:
             self._check_masks(replaced)
+        if self.laid:
+            self._check_laid(replaced)
         if not self.one_device:
             self._check_devices(replaced)
 
@@ -247,6 +261,15 @@ class Admits:
                 if user not in found and user.op not in self.steady:
                     found.add(user)
                     work.append(user)
+
+    def _check_laid(self, replaced: Replaced) -> None:
+        """Refuse to take away a copy that would be made again."""
+        for old, new in zip(replaced.old, replaced.new):
+            before, after = (native_of(node) if handle_of(node) is not None else None for node in (old, new))
+            if old.op == "copy" and before in self.laid and after is not None:
+                value = self.values.value(after)
+                if is_strided(value) and not self.laid[before](value):
+                    raise FrontEndError(f"%{old.name} lies in memory as a kernel wants it, and %{new.name} may not")
 
     def _check_masks(self, replaced: Replaced) -> None:
         """Refuse to take away what lets a mask lie row by row."""

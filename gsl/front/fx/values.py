@@ -233,11 +233,19 @@ def is_elsewhere(value: Any) -> bool:
     return device is not None and device.type != "cpu"
 
 
+def is_strided(value: Any) -> bool:
+    """True for a tensor that lies in memory by strides."""
+    return isinstance(value, torch.Tensor) and value.layout == torch.strided
+
+
+def lies_densely(value: Any) -> bool:
+    """True if the elements of a tensor are known to stand in memory one after the other."""
+    return is_strided(value) and all(isinstance(size, int) for size in value.shape) and value.is_contiguous()
+
+
 def lies_by_rows(value: Any) -> bool:
     """True if the elements along the last axis of a tensor are known to stand side by side in memory."""
-    return isinstance(value, torch.Tensor) and value.layout == torch.strided and [
-        dim_of(stride) for stride in value.stride()[-1:]
-    ] == [1]
+    return is_strided(value) and [dim_of(stride) for stride in value.stride()[-1:]] == [1]
 
 
 def keeps_elements(node: fx.Node, value: Callable[[fx.Node], Any]) -> bool:

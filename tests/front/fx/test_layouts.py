@@ -93,7 +93,7 @@ def test_a_kernel_that_wants_dense_operands_gets_them_without_the_copy_of_the_pr
             self.norm = nn.GroupNorm(2, 4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            found: torch.Tensor = self.norm(x.transpose(1, 2)).transpose(1, 2) + x
+            found: torch.Tensor = self.norm(x.transpose(1, 2).contiguous().neg()).transpose(1, 2) + x
             return found
 
     exported = torch.export.export(Normed(), (torch.randn(2, 6, 4),)).run_decompositions()
@@ -101,6 +101,28 @@ def test_a_kernel_that_wants_dense_operands_gets_them_without_the_copy_of_the_pr
     new = RULES["copy-identity"](old)
     assert new.trace.summary() == {"copy-identity": 1}
     old.compare(new).check()
+    assert RULES["copy-identity"](new).trace.count() == 0
+
+
+def test_a_copy_that_a_kernel_wants_is_not_taken_away_to_be_made_again() -> None:
+    """Tokens are images with the channels last, and so is what the convolution gives to the norm."""
+
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(4, 4, 1), nn.GroupNorm(2, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = self.norm(self.conv(x.transpose(1, 2).reshape(2, 4, 3, 3).contiguous()))
+            return found
+
+    old = Workload.from_exported(torch.export.export(Normed(), (torch.randn(2, 9, 4),)).run_decompositions())
+    new = RULES["copy-identity"](old)
+    assert new.trace.summary() == {"copy-identity": 1}
+    old.compare(new).check()
+    again = RULES["copy-identity"](new)
+    assert again.trace.count() == 0
+    assert "lies in memory as a kernel wants it" in str(again.trace)
 
 
 @pytest.mark.parametrize("operand", range(3))
@@ -110,7 +132,7 @@ def test_a_kernel_of_attention_gets_rows_without_the_copy_of_the_program(operand
 
     def attention(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         operands = [x, x, x]
-        operands[operand] = y.transpose(-1, -2).contiguous()
+        operands[operand] = y.transpose(-1, -2).contiguous().neg()
         result: torch.Tensor = kernel(*operands)[0]
         return result
 
@@ -130,7 +152,7 @@ def test_a_kernel_of_the_gradients_of_attention_gets_rows_without_the_copy_of_th
     def gradients(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         result, sums = forward(x, x, x)
         operands = [x, x, x, x, result]
-        operands[operand] = y.transpose(-1, -2).contiguous()
+        operands[operand] = y.transpose(-1, -2).contiguous().neg()
         return list(backward(*operands, sums, 0.0, False))
 
     values = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 4, 5)
@@ -256,7 +278,7 @@ def test_kernels_of_norms_get_dense_operands(name: str, mode: Any) -> None:
     """They take their operands to be dense, and look at no stride to see if they are."""
 
     def run(x: torch.Tensor, rows: torch.Tensor, v: torch.Tensor) -> Any:
-        return KERNELS[name](x.t().contiguous(), rows[:, ::2].contiguous(), v[::2].contiguous())
+        return KERNELS[name](x.t().contiguous().abs(), rows[:, ::2].contiguous().abs(), v[::2].contiguous().abs())
 
     values = (torch.randn(4, 4), torch.rand(4, 2) + 0.5, torch.randn(8))
     traced = make_fx(run, tracing_mode=mode, _allow_non_fake_inputs=True)(*values)
@@ -264,6 +286,8 @@ def test_kernels_of_norms_get_dense_operands(name: str, mode: Any) -> None:
     new = RULES["copy-identity"](old)
     assert new.trace.count() >= 1
     old.compare(new).check()
+    if mode != "real":  # whose values do not tell how a call that is kept lies after a rewrite
+        assert RULES["copy-identity"](new).trace.count() == 0
 
 
 def test_names_of_inputs_say_nothing_of_strides() -> None:
