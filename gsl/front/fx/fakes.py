@@ -64,7 +64,10 @@ class MetadataFields:
             return any(map(contains, map(_META, nodes), repeat(key)))
 
         mode = next(filter(None, map(_mode, map(values.value, nodes))), None)
-        are_strides_sure = not any(_lies_otherwise(node, values) for node in calls_of(graph, _VOLUMES))
+        are_strides_sure = not (
+            any(_lies_otherwise(node, values) for node in calls_of(graph, _VOLUMES))
+            or any(_is_untold(values.value(node)) for node in calls_of(graph, _BATCH_NORMS))
+        )
         return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode, are_strides_sure)
 
 
@@ -87,6 +90,36 @@ def _lies_otherwise(node: fx.Node, values: Values) -> bool:
         return is_strided(value) and value.ndim == 5 and _strides(value)[1] == 1
 
     return not has_channels_last(node) and any(map(has_channels_last, node.all_input_nodes[:2]))
+
+
+_BATCH_NORMS: Final = tuple([
+    getattr(torch.ops.aten, name).default
+    for name in (
+        "batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit",
+        "_native_batch_norm_legit_functional", "_batch_norm_with_update", "_batch_norm_with_update_functional",
+        "_batch_norm_no_update",
+    )
+])  # fmt: skip
+
+
+def _is_untold(value: Any) -> bool:
+    """True for the value of a batch norm whose result lies otherwise than torch tells: a fake one lies as its operand,
+    and one of a CPU is dense, or has the channels of images and volumes last."""
+    result = value[0] if isinstance(value, (tuple, list)) else value
+    if not is_strided(result):
+        return False
+    axes = [*range(result.ndim)]
+    orders = [axes, [0, *axes[2:], 1]] if result.ndim in (4, 5) else [axes]
+    return not any(_strides(result) == _strides_of(result, order) for order in orders)
+
+
+def _strides_of(value: torch.Tensor, order: list[int]) -> tuple[Any, ...]:
+    """The strides of a dense tensor of that shape, whose axes follow each other in that order."""
+    strides, size = {}, 1
+    for axis in reversed(order):
+        strides[axis] = size
+        size = size * dim_of(value.shape[axis])
+    return tuple([strides[axis] for axis in range(value.ndim)])
 
 
 def _mode(value: Any) -> FakeTensorMode | None:

@@ -333,6 +333,29 @@ def test_view_of_a_convolution_of_volumes_without_the_copy_between(
     torch.testing.assert_close(new.exported.module()(images), exported.module()(images))
 
 
+@pytest.mark.parametrize("is_dynamic", [False, True])
+@pytest.mark.parametrize("form", ["exported", "decomposed"])
+def test_view_of_a_batch_norm_whose_layout_torch_does_not_tell(form: str, is_dynamic: bool) -> None:
+    """A fake batch norm lies as its operand, and one of a CPU is dense."""
+
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.layer = nn.BatchNorm1d(4), nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            normed = self.norm(x.transpose(1, 2)).transpose(1, 2)
+            found: torch.Tensor = self.layer(normed.clone(memory_format=torch.contiguous_format).view(-1, 4))
+            return found
+
+    shapes = {"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}} if is_dynamic else None
+    program = torch.export.export(Normed().eval(), (torch.randn(2, 6, 4),), dynamic_shapes=shapes)
+    old = Workload.from_exported(program if form == "exported" else program.run_decompositions())
+    new = RULES["copy-identity"](old)
+    assert new.trace.summary() == {"copy-identity": 1}
+    old.compare(new).check()
+
+
 def test_values_of_several_fake_modes() -> None:
     """Torch computes with values of one mode only: how a call on two of them lies is not known, and it is kept."""
     aten, graph, modes = torch.ops.aten, torch.fx.Graph(), (FakeTensorMode(), FakeTensorMode())
