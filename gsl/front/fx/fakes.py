@@ -66,7 +66,7 @@ class MetadataFields:
         mode = next(filter(None, map(_mode, map(values.value, nodes))), None)
         are_strides_sure = not (
             any(_lies_otherwise(node, values) for node in calls_of(graph, _VOLUMES))
-            or any(_is_untold(values.value(node)) for node in calls_of(graph, _BATCH_NORMS))
+            or any(_is_untold(values.value(node)) for node in calls_of(graph, _UNTOLD))
         )
         return MetadataFields(next(filter(occurs, META_KEYS), None), occurs("tensor_meta"), mode, are_strides_sure)
 
@@ -92,19 +92,20 @@ def _lies_otherwise(node: fx.Node, values: Values) -> bool:
     return not has_channels_last(node) and any(map(has_channels_last, node.all_input_nodes[:2]))
 
 
-_BATCH_NORMS: Final = tuple([
+_UNTOLD: Final = tuple([
     getattr(torch.ops.aten, name).default
     for name in (
         "batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit",
         "_native_batch_norm_legit_functional", "_batch_norm_with_update", "_batch_norm_with_update_functional",
-        "_batch_norm_no_update",
+        "_batch_norm_no_update", "max_pool1d",
     )
 ])  # fmt: skip
+"""The calls whose results lie otherwise than torch tells: batch norms, and the pooling of signals."""
 
 
 def _is_untold(value: Any) -> bool:
-    """True for the value of a batch norm whose result lies otherwise than torch tells: a fake one lies as its operand,
-    and one of a CPU is dense, or has the channels of images and volumes last."""
+    """True for the value of such a call that lies otherwise on a CPU: a fake one lies as its operand, and one of a CPU
+    is dense, or has the channels of images and volumes last."""
     result = value[0] if isinstance(value, (tuple, list)) else value
     if not is_strided(result):
         return False

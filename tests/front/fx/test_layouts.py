@@ -335,21 +335,22 @@ def test_view_of_a_convolution_of_volumes_without_the_copy_between(
 
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize("form", ["exported", "decomposed"])
-def test_view_of_a_batch_norm_whose_layout_torch_does_not_tell(form: str, is_dynamic: bool) -> None:
-    """A fake batch norm lies as its operand, and one of a CPU is dense."""
+@pytest.mark.parametrize("call", [nn.BatchNorm1d(4), nn.MaxPool1d(2)], ids=["batch norm", "pooling"])
+def test_view_of_a_call_whose_layout_torch_does_not_tell(call: nn.Module, form: str, is_dynamic: bool) -> None:
+    """The fake result lies as the operand, and that of a CPU is dense."""
 
-    class Normed(nn.Module):
+    class Viewed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.norm, self.layer = nn.BatchNorm1d(4), nn.Linear(4, 4)
+            self.call, self.layer = call, nn.Linear(4, 4)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            normed = self.norm(x.transpose(1, 2)).transpose(1, 2)
-            found: torch.Tensor = self.layer(normed.clone(memory_format=torch.contiguous_format).view(-1, 4))
+            made = self.call(x.transpose(1, 2)).transpose(1, 2)
+            found: torch.Tensor = self.layer(made.clone(memory_format=torch.contiguous_format).view(-1, 4))
             return found
 
     shapes = {"x": {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}} if is_dynamic else None
-    program = torch.export.export(Normed().eval(), (torch.randn(2, 6, 4),), dynamic_shapes=shapes)
+    program = torch.export.export(Viewed().eval(), (torch.randn(2, 6, 4),), dynamic_shapes=shapes)
     old = Workload.from_exported(program if form == "exported" else program.run_decompositions())
     new = RULES["copy-identity"](old)
     assert new.trace.summary() == {"copy-identity": 1}
