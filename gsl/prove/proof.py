@@ -218,7 +218,8 @@ def _equal_tensors(target: TargetSide, what: str, old: Tensor, new: Tensor) -> l
         other = algebra.renewed(new.at(place))
         first = first or (one, other)
         if equal(algebra, one, other):
-            _defined(algebra, known, algebra.partial[len(known) :])
+            own = frozenset(atom for p in (*place, *target.source.members) for atom in p.atoms)
+            _defined(algebra, known, algebra.partial[len(known) :], own)
             algebra.partial[:] = taken
             names = ", ".join(f"{atom} < {path.size(atom)}" for p in place for atom in sorted(p.atoms) if atom.size)
             return [f"{what} at [{', '.join(map(str, place))}] with {names}: {_short(one)}", f"  = {_short(other)}"]
@@ -245,26 +246,33 @@ def _short(value: SumTerm) -> str:
     return text if len(text) < 300 else text[:297] + "…"
 
 
-def _defined(algebra: TermAlgebra, source: Sequence[Partial], target: Sequence[Partial]) -> None:
-    """Show that all that an output of the target divides by (or takes the logarithm of, …) that of the source does."""
+def _defined(
+    algebra: TermAlgebra, source: Sequence[Partial], target: Sequence[Partial], place: frozenset[IntAtom]
+) -> None:
+    """Show that all that an element of the target divides by (or takes the logarithm of, …) that of the source does;
+    ``place`` are the indices of the element."""
     if any(taken == Partial("inverse", (ZERO,)) for taken in source):
         raise Impossible("the source divides by 0, so that it has no value")
     known = list(dict.fromkeys(part for taken in source for part in (taken, *_factors(taken))))
     for wanted in dict.fromkeys(part for taken in target for part in _factors(taken)):
-        if has_value(algebra, wanted.name, wanted.arguments) or any(_covers(algebra, taken, wanted) for taken in known):
+        if has_value(algebra, wanted.name, wanted.arguments) or any(
+            _covers(algebra, taken, wanted, place) for taken in known
+        ):  # fmt: skip
             continue
         shown = ", ".join(map(_short, wanted.arguments))
         raise Unproved(f"the target takes {wanted.name} of {shown}, of which the source takes none")
 
 
-def _covers(algebra: TermAlgebra, taken: Partial, wanted: Partial) -> bool:
+def _covers(algebra: TermAlgebra, taken: Partial, wanted: Partial, place: frozenset[IntAtom]) -> bool:
     """True if a function that the source takes is one that is wanted, at the same places or at more of them."""
     if not taken.guards:
         wanted = replace(wanted, guards=frozenset())
     if not taken.choices:
         wanted = replace(wanted, choices=())
-    same = taken.name == wanted.name
-    return taken == wanted or (same and alike(algebra, _any_index(wanted), _any_index(taken)))
+    if taken == wanted or taken.name != wanted.name:
+        return taken == wanted
+    ours, theirs = _indices(taken), _indices(wanted)  # of the element's own place, the source takes no other one
+    return alike(algebra, _at_any(wanted, theirs - (place & ours)), _at_any(taken, ours - place))
 
 
 def _factors(taken: Partial) -> list[Partial]:
@@ -279,12 +287,17 @@ def _factors(taken: Partial) -> list[Partial]:
     return [replace(taken, arguments=arguments) for arguments in inner]
 
 
-def _any_index(taken: Partial) -> Term:
-    """A term that stands for a function of sums at any values of its indices, where the conditions on these hold."""
+def _indices(taken: Partial) -> set[IntAtom]:
+    """The indices that a function is taken at."""
     values = (*taken.arguments, *taken.choices)
     own = {atom for value in values for term in value.terms for atom in term.bound}
     read = {atom for value in values for atom in atoms_of(value)} | {
         atom for _, p in taken.guards for atom in p.inner
     }
-    indices = sorted(atom for atom in read if atom.size is not None and atom not in own)
-    return Term(Fraction(1), ((FunctionTerm(taken.name, values), 1),), tuple(indices), taken.guards)
+    return {atom for atom in read if atom.size is not None and atom not in own}
+
+
+def _at_any(taken: Partial, indices: set[IntAtom]) -> Term:
+    """A term that stands for a function of sums at any values of some indices, where the conditions on these hold."""
+    factor = FunctionTerm(taken.name, (*taken.arguments, *taken.choices))
+    return Term(Fraction(1), ((factor, 1),), tuple(sorted(indices)), taken.guards)

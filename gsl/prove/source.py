@@ -68,6 +68,8 @@ class SourceSide:
         """The names of leaves of which each instance has its own."""
         self.number: tuple[Poly, ...] = ()
         """The number of the instance that is matched."""
+        self.members: list[Poly] = []
+        """The numbers of an instance and of a field that stand for any one of them in a match."""
         self.origins: dict[IntAtom, AtomOrigin] = {}
         """The places of the sizes and attributes of which a variable is known."""
         self.asked = asked(rule)
@@ -390,7 +392,12 @@ class SourceSide:
         """The number of the output that is looked at, of a source with any number of them."""
         variadic = self.rule.plan.variadic
         assert variadic is not None
-        return Poly.of(self.path.index(number(self.length(variadic)), "k"))
+        return self._any_member(number(self.length(variadic)))
+
+    def _any_member(self, count: Poly) -> Poly:
+        """The number of any one of some instances or fields."""
+        self.members.append(Poly.of(self.path.index(count, "k")))
+        return self.members[-1]
 
     def length(self, variadic: pat.Variadic) -> Whole:
         """The number of instances."""
@@ -460,8 +467,7 @@ class SourceSide:
     def _member_field(self, pattern: pat.GetItem, whole: Matched) -> Matched:
         family = whole.value
         assert isinstance(family, Family)
-        place = Poly.of(self.path.index(family.length, "k")) if pattern.number is None else number(
-            self.evaluated(pattern.number))  # fmt: skip
+        place = self._any_member(family.length) if pattern.number is None else number(self.evaluated(pattern.number))
         if EACH not in place.atoms:
             self.path.assume((">=", family.length - 1 - place))
         return Matched(self.calc, GETITEM, family.at(place), (whole,), {"index": self.calc.whole(place)})

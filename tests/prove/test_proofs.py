@@ -204,6 +204,12 @@ def taken_elsewhere(source: Callable[[pat.Pattern, pat.Wildcard], Any]) -> Subst
     return Subst([first, *others], [first + log * 0.0, *others], name="a logarithm elsewhere")
 
 
+def taken_of_others(other: Callable[[pat.Pattern], pat.Pattern]) -> Subst:
+    """A target each element of which has no value where another one of the source has none."""
+    log = op.Log(pat.Wildcard(shape=(2, 2), dtype="float32"))
+    return Subst(log, log + other(log) * 0.0, name="a logarithm of others")
+
+
 def chosen_positive(log: pat.Pattern, y: pat.Wildcard) -> pat.Pattern:
     return op.Where(op.Greater(log.operands[0], 0.0), log, y)
 
@@ -323,6 +329,10 @@ def normalised(*, gamma: int) -> pat.Pattern:
     taken_elsewhere(lambda log, y: op.Where(op.Less(log, y), log.operands[0], y)),
     taken_elsewhere(lambda log, y: [op.Exp(log.operands[0]) + y, op.Sum(log, axis=(0,))]),
     taken_elsewhere(lambda log, y: op.OnesLike(log) + y),
+    taken_of_others(lambda log: op.Sum(log, axis=(0, 1), keepdims=True, exclude=False)),
+    taken_of_others(lambda log: op.Max(log, axis=(0,), keepdims=True, exclude=False)),
+    taken_of_others(lambda log: op.Transpose(log, axes=(1, 0))),
+    taken_of_others(lambda log: op.Matmul(log, log, out_dtype="")),
     padded_with_half(), cast_to_that_of_a_comparison(), quotient_of_a_part(lambda part, y: part / y),
     Subst(1.0 / ((n := pat.Wildcard()) * 0.0), 1.0 / (0.0 * n), name="no value"),
     chosen_by(lambda c: 2.0), chosen_by(lambda c: c.value),
@@ -411,6 +421,17 @@ def test_a_mistake_in_any_number_of_instances_is_not_proved(axis: int, cut: int,
     assert isinstance(prove(parts(axis, cut, field)), NoProof)
 
 
+@pytest.mark.parametrize(("function", "proved"), [(op.Abs, True), (op.Log, False)])
+def test_a_function_of_all_instances_is_not_taken_in_each(function: Callable[..., pat.Pattern], proved: bool) -> None:
+    x, i, j = pat.Wildcard(shape=(2,), dtype="float32"), attr.Symbol(), attr.Symbol()
+    log = op.Log(x)
+    logs = pat.Variadic(log, templates=[log, x], min_len=2)
+    stack = op.Stack(pat.Variadic(function(logs(x, j)), index=j, length=logs.length), axis=0)
+    total = op.Sum(stack, axis=(0,), keepdims=False, exclude=False)
+    found = prove(Subst(logs, pat.Variadic(op.Log(logs(x, i)) + total * 0.0, index=i), name="all instances"))
+    assert isinstance(found, Proof) is proved, str(found)
+
+
 def test_a_first_instance_that_is_another_one_is_not_proved() -> None:
     x, w0, w, i = pat.Wildcard(ndim=2), pat.Param(), pat.Param(dtype="float32"), attr.Symbol()
     first = op.Dense(x, w0)
@@ -439,6 +460,23 @@ def test_what_is_divided_by_in_the_source_may_be_in_the_target() -> None:
     x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     fits = (x.shape == y.shape) & (y.shape == z.shape)
     assert isinstance(prove(Subst(x / z + y / z, (x + y) / z, where=fits)), Proof)
+
+
+@pytest.mark.torch
+def test_a_logarithm_of_other_elements_is_refuted() -> None:
+    rule = taken_of_others(lambda log: op.Max(log, axis=(0,), keepdims=True, exclude=False))
+    found = rule.verify(max_examples=60, prove=True)
+    assert isinstance(found, Refuted)
+    assert found.counterexample.kind == "undefined"
+
+
+def test_what_is_divided_by_at_all_places_may_be_at_one() -> None:
+    x, y = pat.Wildcard(shape=(2, 3)), pat.Wildcard(shape=(2, 3))
+    total = op.Sum(op.Log(x), axis=(1,), keepdims=True, exclude=False)
+    found = prove(Subst(y + total, y + total + op.Log(x) * 0.0, name="one of all"))
+    assert isinstance(found, Proof), str(found)
+    other = op.Sum(op.Log(x), axis=(0,), keepdims=True, exclude=False)
+    assert isinstance(prove(Subst(y + other, y + other + total * 0.0, name="others of all")), NoProof)
 
 
 def test_sizes_are_symbolic() -> None:
