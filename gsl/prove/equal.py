@@ -8,9 +8,14 @@ from itertools import islice, permutations, product
 from gsl.prove.normal import PRODUCT, TermAlgebra
 from gsl.prove.poly import IntAtom, Poly, Relation, opposite, replaced
 from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, rename, renamed_sum
+from gsl.spec import TABLE, Trait
 
 MOST_ORDERS = 500
 """No more ways to name the indices of a term like those of another one are tried."""
+FunctionOf = tuple[Sequence[SumTerm], Sequence[Poly]]
+"""What a function is of: its arguments, and its attributes or the dtypes of the arguments."""
+_OF_PAIRS = frozenset(name for name, spec in TABLE.items() if Trait.COMMUTATIVE in spec.traits)
+"""The functions whose two arguments, with their dtypes, may be exchanged."""
 
 
 def equal(algebra: TermAlgebra, left: SumTerm, right: SumTerm, given: tuple[Relation, ...] = ()) -> bool:
@@ -109,10 +114,12 @@ def same_factor(algebra: TermAlgebra, left: Factor, right: Factor, given: tuple[
         case FunctionTerm(name, arguments, numbers), FunctionTerm(other, others, more):
             if name != other or len(arguments) != len(others) or len(numbers) != len(more):
                 return False
-            orders = permutations(others) if name in ("max", PRODUCT) else (others,)
-            return all(same(algebra, p, q, given) for p, q in zip(numbers, more)) and any(
-                all(equal(algebra, a, b, given) for a, b in zip(arguments, order)) for order in orders
-            )
+            orders = [*permutations(others)] if name in ("max", PRODUCT) else [others]
+            if name in _OF_PAIRS and len(others) == 2 and _same_function(
+                algebra, (arguments, numbers), (others[::-1], more[::-1]), given
+            ):  # fmt: skip
+                return True
+            return any(_same_function(algebra, (arguments, numbers), (order, more), given) for order in orders)
         case Fold(name, bound, guards, body), Fold(other, others, more, inner):
             return name == other and any(
                 _same_guards(algebra, guards, (found := frozenset((k, algebra.path.reduce(replaced(p, names)))
@@ -121,6 +128,14 @@ def same_factor(algebra: TermAlgebra, left: Factor, right: Factor, given: tuple[
                 for names in _orders(algebra, bound, others, given)
             )  # fmt: skip
     return False
+
+
+def _same_function(
+    algebra: TermAlgebra, left: FunctionOf, right: FunctionOf, given: tuple[Relation, ...]
+) -> bool:
+    return all(same(algebra, p, q, given) for p, q in zip(left[1], right[1])) and all(
+        equal(algebra, a, b, given) for a, b in zip(left[0], right[0])
+    )
 
 
 def same(algebra: TermAlgebra, left: Poly, right: Poly, given: tuple[Relation, ...]) -> bool:

@@ -119,7 +119,7 @@ def _of_largest(algebra: TermAlgebra, value: SumTerm) -> list[SumTerm]:
 def _common(algebra: TermAlgebra, parts: Sequence[SumTerm]) -> Term | None:
     """The factors of all terms that are not negative, and the size of the first coefficient; ``None`` if that is 1."""
     terms = [term for part in parts for term in part.terms]
-    lead = min((term for term in terms if term.factors), key=lambda term: term.key, default=None)
+    lead = min((term for term in terms if term.factors), key=lambda t: (t.key, abs(t.coefficient)), default=None)
     if lead is None:
         return None
     common = set(lead.factors).intersection(*(term.factors for term in terms))

@@ -175,8 +175,18 @@ class TermAlgebra:
         for term in value.terms:
             found = self.tidy(replace(term, bound=term.bound + tuple(bound)))
             if found is not None:
-                terms += self._unused(found).terms
+                terms += self._unused(self._ascending(found)).terms
         return self.collected(terms)
+
+    def _ascending(self, term: Term) -> Term:
+        """A term whose indices count up in the first of the leaves that they are read of: a sum from the end is the one
+        from the begin."""
+        for atom in term.bound:
+            size = self.path.size(atom)
+            if _descends(term, atom) and not any(atom in self.path.size(other).inner for other in term.bound):
+                new = self.path.index(size, "r")
+                term = self._with(replace(term, bound=(*term.bound, new)), atom, size - 1 - Poly.of(new))
+        return term
 
     def _unused(self, term: Term) -> SumTerm:
         """A term without the indices that nothing in it depends on: it is that many times what stands there."""
@@ -430,6 +440,15 @@ class TermAlgebra:
 
 def _are_open(values: Iterable[SumTerm]) -> bool:
     return any(value.is_open for value in values)
+
+
+def _descends(term: Term, atom: IntAtom) -> bool:
+    """True if an index counts down in the first of the leaves that it is read of."""
+    read = ((factor.leaf, place, p) for factor, _ in term.factors if isinstance(factor, Element)
+            for place, p in enumerate(factor.index) if atom in p.inner)  # fmt: skip
+    *_, first = min(read, key=lambda found: (found[0], found[1], found[2].text), default=(Poly(),))
+    parts = first.linear(atom)
+    return parts is not None and (parts[0].number or 0) < 0
 
 
 def _is_monomial(value: SumTerm) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,7 +14,8 @@ from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, Integer, SumTer
 Values = dict[IntAtom, int]
 FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "inverse": lambda x: 1 / x, "sqrt": math.sqrt, "exp": math.exp, "log": math.log, "erf": math.erf,
-    "tanh": math.tanh, "max": max, "abs": abs, "share": lambda x, total: x / total if total else 0.0,
+    "tanh": math.tanh, "max": max, "abs": abs, "less": operator.lt, "less_equal": operator.le,
+    "share": lambda x, total: x / total if total else 0.0,
 }  # fmt: skip
 
 

@@ -479,6 +479,60 @@ def test_what_is_divided_by_at_all_places_may_be_at_one() -> None:
     assert isinstance(prove(Subst(y + other, y + other + total * 0.0, name="others of all")), NoProof)
 
 
+HiddenSides = Callable[[Any, Any], tuple[pat.Pattern, pat.Pattern]]
+
+
+def hidden(sides: HiddenSides) -> Subst:
+    """A rule of which an operator of the source may make a finite number of an infinite one, or of none."""
+    x = pat.Wildcard(ndim=1, dtype="float32")
+    return Subst(*sides(x, pat.Wildcard(shape=x.shape, dtype="float32")), name="hidden")
+
+
+def convolved(*, flipped: bool) -> Subst:
+    """A transposed convolution as a convolution with a kernel that is turned round, or is not."""
+    x, w = pat.Wildcard(ndim=3), pat.Wildcard(shape=(None, None, 3))
+    plain = {"dilation": (1,), "groups": 1, "data_layout": "NCW", "out_layout": "", "out_dtype": ""}
+    source = op.Conv1DTranspose(
+        x, w, strides=(1,), padding=(0, 0), output_padding=(0,), kernel_layout="IOW", **plain
+    )  # fmt: skip
+    kernel = op.Transpose(w, axes=(1, 0, 2))
+    kernel = op.Reverse(kernel, axis=(2,)) if flipped else kernel
+    return Subst(source, op.Conv1D(x, kernel, strides=(1,), padding=(2, 2), kernel_layout="OIW", **plain))
+
+
+def reversed_rows(*which: int) -> Subst:
+    """A product of matrices, of which some have the axis that is summed over from its end."""
+    x, y = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    sides = [op.Reverse(each, axis=(1 - place,)) if place in which else each for place, each in enumerate((x, y))]
+    return Subst(op.Matmul(*sides, out_dtype=""), op.Matmul(x, y, out_dtype=""))
+
+
+def test_a_sum_from_the_end_is_one_from_the_begin() -> None:
+    for rule in (convolved(flipped=True), reversed_rows(0, 1)):
+        assert isinstance(found := prove(rule), Proof), str(found)
+    for rule in (convolved(flipped=False), reversed_rows(0)):
+        assert isinstance(prove(rule), NoProof)
+
+
+@pytest.mark.parametrize("sides", [
+    lambda x, y: (op.Less(x, y), op.Greater(y, x)), lambda x, y: (op.GreaterEqual(x, y), op.LessEqual(y, x)),
+    lambda x, y: (op.Equal(x, y), op.Equal(y, x)), lambda x, y: (op.LogicalAnd(x, y), op.LogicalAnd(y, x)),
+    lambda x, y: (op.Maximum(x, x * 0.1), op.Maximum(x * 0.1, x)),
+])  # fmt: skip
+def test_operands_that_may_be_exchanged(sides: HiddenSides) -> None:
+    found = prove(hidden(sides))
+    assert isinstance(found, Proof), str(found)
+
+
+@pytest.mark.parametrize("sides", [
+    lambda x, y: (op.Less(x, y), op.Less(y, x)), lambda x, y: (op.Less(x, y), op.GreaterEqual(y, x)),
+    lambda x, y: (op.FloorMod(x, y), op.FloorMod(y, x)), lambda x, y: (op.LogicalAnd(x, y), op.LogicalOr(y, x)),
+    lambda x, y: (op.Maximum(x, x * 0.1), x), lambda x, y: (op.Atan2(x, y), op.Atan2(y, x)),
+])  # fmt: skip
+def test_operands_that_may_not_be_exchanged(sides: HiddenSides) -> None:
+    assert isinstance(prove(hidden(sides)), NoProof)
+
+
 def test_sizes_are_symbolic() -> None:
     x, w, v = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     rule = Subst(op.Matmul(op.Matmul(x, w), v), op.Matmul(x, op.Matmul(w, v)), name="associative")
@@ -563,15 +617,6 @@ def test_infinite_numbers_refute_what_holds_for_real_numbers() -> None:
     assert isinstance(found, Refuted)
     assert found.unproved is not None
     assert "not seen to be equal" in found.unproved.reason
-
-
-HiddenSides = Callable[[Any, Any], tuple[pat.Pattern, pat.Pattern]]
-
-
-def hidden(sides: HiddenSides) -> Subst:
-    """A rule of which an operator of the source may make a finite number of an infinite one, or of none."""
-    x = pat.Wildcard(ndim=1, dtype="float32")
-    return Subst(*sides(x, pat.Wildcard(shape=x.shape, dtype="float32")), name="hidden")
 
 
 def clipped(x: pat.Pattern) -> pat.Pattern:

@@ -249,6 +249,11 @@ def opaque(calc: Calculation, name: str, *operands: Tensor, **attrs: Any) -> Ten
     return replace(result, dtype=dtype_code("bool")) if name in LOGICAL else result
 
 
+def _exchanged(name: str) -> ElementMeaning:
+    """A comparison that is another one of its operands in the other order."""
+    return lambda calc, left, right: opaque(calc, name, right, left)
+
+
 def _where(calc: Calculation, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """A choice: a value that is not chosen need not be one."""
     result = replace(opaque(calc, "where", condition, x, y), dtype=calc.dtype(x, y))
@@ -306,6 +311,8 @@ MEANINGS: dict[str, ElementMeaning] = {
     "clip": _clip,
     "cast": _cast,
     "where": _where,
+    "greater": _exchanged("less"),
+    "greater_equal": _exchanged("less_equal"),
     "zeros": lambda calc, shape, dtype: filled(calc, ZERO, shape, dtype),
     "ones": lambda calc, shape, dtype: filled(calc, constant(1), shape, dtype),
     "full": _full,
