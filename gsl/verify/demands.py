@@ -377,7 +377,11 @@ class Demands:
         if draft is None or spec is None or not draft.solved or side.name not in spec.attrs:
             return False
         types = tuple([operand.type for operand in draft.operands if operand is not None])
-        return not same(found, spec.complete({**spec.own(draft.attrs), side.name: wanted}, types)[side.name])
+        beside = {} if not isinstance(side.pattern, Call) else {
+            name: value.value for name, value in side.pattern.attrs.items() if isinstance(value, Literal)
+        }  # fmt: skip
+        full = spec.complete({**spec.own(draft.attrs), **beside, side.name: wanted}, types)
+        return not same(found, full[side.name])
 
 
 def _decided_value(node: Ast, scope: AttrScope, symbols: dict[Symbol, Any]) -> Any:

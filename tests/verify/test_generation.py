@@ -248,6 +248,16 @@ def test_every_construct_has_instances(name: str) -> None:
     assert len(instances(SOURCES[name]())) >= TRIED // 3
 
 
+@pytest.mark.parametrize("axis", [(0,), (-1,), (0, 1)])
+@pytest.mark.parametrize("name", ["sum", "variance", "argmax"])
+def test_a_reduction_along_all_axes_but_some(name: str, axis: tuple[int, ...]) -> None:
+    x = pat.Wildcard(ndim=3)
+    total = pat.Call(name, x, axis=axis, exclude=True, keepdims=False)
+    graphs = instances(Subst(total, op.Copy(total)))
+    assert len(graphs) > TRIED / 2
+    assert {graph.outputs[0].ndim for graph in graphs} == {len(axis)}
+
+
 def test_attributes_of_a_call_below_that_are_literals() -> None:
     from gsl.operators.quantised import dequantise, quantise
 

@@ -35,8 +35,9 @@ def _by_axes(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled
 
 
 def _reduced(x: str, axes: tuple[int, ...], attrs: Mapping[str, Any]) -> Spelled:
-    """The reduced axes are gone, or of size 1."""
-    rows = [(1 if axis in axes else letter, axis in axes) for axis, letter in enumerate(x)]
+    """The reduced axes are gone, or of size 1; ``exclude`` says that they are the others."""
+    reduced_axes = [axis for axis in range(len(x)) if (axis in axes) is not attrs.get("exclude", False)]
+    rows = [(1 if axis in reduced_axes else letter, axis in reduced_axes) for axis, letter in enumerate(x)]
     return (x,), [letter for letter, reduced in rows if attrs["keepdims"] or not reduced]
 
 
