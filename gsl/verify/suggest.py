@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, islice, permutations, product
-from typing import Any
+from operator import eq, ge, le
+from typing import Any, TypeGuard
 
 from gsl import attr
 from gsl.attr import Expr
@@ -141,7 +142,8 @@ ReadNumber = tuple[Expr, str, tuple[int | float | None, ...]]
 def _of_numbers(
     bad: Sequence[Match], good: Sequence[Match], names: Mapping[Pattern, str]
 ) -> Iterator[SideCondition]:
-    """Divisibility and equations of two or three numbers: those of no failing instance and of most passing ones."""
+    """Values and bounds of numbers, divisibility, and equations of two or three: those of no failing instance and of
+    most passing ones."""
     numbers = list(islice(_numbers([*bad, *good], names), MOST_NUMBERS))
 
     def tells(values: Iterable[Any]) -> bool:
@@ -149,6 +151,13 @@ def _of_numbers(
         return not any(islice(held, len(bad))) and 2 * sum(map(bool, held)) >= len(good)
 
     for own, text, values in numbers:
+        whole = [value for value in values if _is_whole(value)]
+        if len(whole) == len(values):
+            ((usual, _),) = Counter(whole[len(bad) :]).most_common(1)
+            least, most = max(whole[: len(bad)]) + 1, min(whole[: len(bad)]) - 1
+            for relation, compare, number, cost in (("==", eq, usual, 6), (">=", ge, least, 8), ("<=", le, most, 8)):
+                if tells(compare(value, number) for value in whole):
+                    yield SideCondition(compare(own, number), f"{text} {relation} {number}", cost)
         for rest in (0, 1):
             if tells(v is not None and v % 2 == rest for v in values):
                 yield SideCondition(own % 2 == rest, f"{text} % 2 == {rest}", 5)
@@ -208,7 +217,7 @@ def _literal(node: Node) -> int | float | None:
     return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 

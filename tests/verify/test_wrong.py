@@ -228,9 +228,28 @@ def permuted_back() -> Subst:
     return Subst(outer, x)
 
 
+def softmax_of_two() -> Subst:
+    """A softmax of two numbers is a sigmoid of their difference, and one of more numbers is not."""
+    x = pat.Wildcard(ndim=2, dtype="float32")
+    soft = op.Softmax(x, axis=1)
+    first = op.StridedSlice(soft, begin=(0,), end=(1,), strides=(1,), axes=(1,))
+    other = op.StridedSlice(x, begin=(1,), end=(2,), strides=(1,), axes=(1,))
+    return Subst(first, op.Sigmoid(first.like(x) - other), where=x.shape[1] >= 2)
+
+
+def chosen_rows() -> Subst:
+    """Rows that a product of matrices chooses: none where there is no such row, where a lookup is an error."""
+    x = pat.Wildcard(ndim=2, dtype="float32")
+    places = pat.Wildcard(ndim=1, dtype="int64", values=range(2))
+    rows = op.Arange(start=0, stop=x.shape[0], step=1, dtype="int64")
+    chosen = op.Cast(op.Equal(op.ExpandDims(places, axis=1, num_newaxis=1), rows), dtype="float32")
+    return Subst(op.Matmul(chosen, x, out_dtype=""), op.Take(x, places, axis=0))
+
+
 @pytest.mark.sweep(4)
 @pytest.mark.sweep(6)
 @pytest.mark.parametrize(("make", "conditions"), [
+    (softmax_of_two, ["x.shape[1] == 2"]), (chosen_rows, ["rows.shape[0] >= 2", "x.shape[0] >= 2", "rows.stop >= 2"]),
     (even_power, ["c.value % 2 == 0", "k.value % 2 == 0"]),
     (middle_of_a_reversed_vector,
      ["part.begin[0] + part.end[0] == x.shape[0]", "2 * part.begin[0] + part.shape[0] == x.shape[0]"]),
