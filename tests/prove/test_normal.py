@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any
 
 import hypothesis.strategies as st
@@ -13,11 +14,11 @@ from gsl.prove.equal import equal
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import IntAtom, Poly, operation
-from gsl.prove.terms import SumTerm, constant
+from gsl.prove.terms import SumTerm, Term, constant
 from tests.prove.numbers import Numbers, whole
 
 SIZE = 3
-PLACES = st.sampled_from(["i", "i+1", "2-i", "r"])
+PLACES = st.sampled_from(["i", "i+1", "2-i", "r", "2-r"])
 TREES = st.recursive(
     st.one_of(st.integers(-2, 2), st.tuples(st.just("a"), PLACES), st.tuples(st.just("b"), PLACES)),
     lambda inner: st.one_of(
@@ -46,7 +47,8 @@ class Both:
         match tree[0]:
             case "a" | "b":
                 i = Poly.of(self.i)
-                return a.element(tree[0], ({"i": i, "i+1": i + 1, "2-i": -i + 2, "r": r}[tree[1]],))
+                places = {"i": i, "i+1": i + 1, "2-i": -i + 2, "r": r, "2-r": -r + 2}
+                return a.element(tree[0], (places[tree[1]],))
             case "+":
                 return a.add(self.form(tree[1], r), self.form(tree[2], r))
             case "*":
@@ -67,7 +69,7 @@ class Both:
             return tree
         match tree[0]:
             case "a" | "b":
-                return float(LEAVES[tree[0]][{"i": i, "i+1": i + 1, "2-i": 2 - i, "r": r}[tree[1]]])
+                return float(LEAVES[tree[0]][{"i": i, "i+1": i + 1, "2-i": 2 - i, "r": r, "2-r": 2 - r}[tree[1]]])
             case "+":
                 return self.value(tree[1], i, r) + self.value(tree[2], i, r)
             case "*":
@@ -138,3 +140,11 @@ def test_operations_keep_their_values(p: Poly, q: Poly, by: Any) -> None:
             assert whole(p, values) >= 0
         if path.entails((">=", p)):
             assert whole(p, values) >= 0
+
+
+def test_a_sum_of_ones_is_no_constant() -> None:
+    path = Path([], {}, float("inf"))
+    index = path.index(path.variable("n").poly)
+    assert SumTerm((Term(Fraction(1), bound=(index,)),)).constant is None
+    assert SumTerm((Term(Fraction(1), guards=frozenset([(">=", Poly.of(index) - 1)])),)).constant is None
+    assert SumTerm((Term(Fraction(3)),)).constant == 3

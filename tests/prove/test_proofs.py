@@ -442,6 +442,25 @@ def test_a_first_instance_that_is_another_one_is_not_proved() -> None:
     assert "the first instance may not satisfy" in found.reason
 
 
+def test_a_first_instance_of_other_operands_is_not_proved() -> None:
+    x, w0, w, i = pat.Wildcard(ndim=1), pat.Param(ndim=1), pat.Param(ndim=1), attr.Symbol()
+    first, each = op.Subtract(x, w0), op.Subtract(w, x)
+    parts = pat.Variadic(each, templates=[each, w], first=[first, w0], min_len=2)
+    found = prove(Subst(parts, pat.Variadic(op.Negative(x - parts(w, i)), index=i), name="the other way round"))
+    assert isinstance(found, NoProof)
+    assert "the first instance may be another one" in found.reason
+
+
+def test_a_maximum_of_a_multiple_of_maxima_keeps_the_factor() -> None:
+    x = pat.Wildcard(ndim=2)
+    plain = {"keepdims": False, "exclude": False}
+    rows, all_of = op.Max(x, axis=(1,), **plain), op.Max(x, axis=(0, 1), **plain)
+    doubled = op.Max(rows * 2.0, axis=(0,), **plain)
+    assert isinstance(prove(Subst(doubled, all_of, name="not doubled")), NoProof)
+    found = prove(Subst(op.Max(rows, axis=(0,), **plain), all_of, name="twice"))
+    assert isinstance(found, Proof), str(found)
+
+
 def test_a_proof_is_the_same_after_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither the number of calls that are open nor what the solver was asked before has a part in it."""
     monkeypatch.setattr(solver, "EFFORT", 20_000)
