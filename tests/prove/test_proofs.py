@@ -317,6 +317,7 @@ def normalised(*, gamma: int) -> pat.Pattern:
     one_case_right(op.Negative(op.Max(pat.Wildcard(ndim=0), axis=(0,)))),
     one_case_right(op.Reshape(r := pat.Wildcard(ndim=2), newshape=(-1, r.shape[0] - 1))),
     one_case_right(op.Split(v := pat.Wildcard(ndim=2), indices_or_sections=v.shape[0] - 1, axis=0)[0]),
+    Subst(op.Exp(a := pat.Wildcard()), op.Exp(a) + 1.0 / (a + 1.0) * 0.0, name="a sum that may be 0"),
     attention(None), scaled_attention(0.5), attention(1.0, None), attention(1.0, "bool"), slices(1, 2), slices(0, 3),
     first_four(),
     norm_of_groups(2), einsum("ij,ij->i", lambda x, y: op.Sum(x * y, axis=(0,), keepdims=False, exclude=False)),
