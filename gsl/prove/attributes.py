@@ -18,6 +18,8 @@ RANKS = (0, 1, 2, 3, 4)
 """The ranks for which a proof is done where a rule leaves them open."""
 PARTS = (2, 3, 1, 4)
 """The numbers of parts of a split for which it is done."""
+NEW_AXES = (1, 2)
+"""The numbers of axes that are put in at one place for which it is done."""
 
 
 def type_of(calc: Calculation, value: Any) -> Type:
@@ -253,7 +255,7 @@ _FREE: Mapping[Any, FreeRule] = {
        ("sum", "mean", "max", "min", "prod", "variance", "std", "logsumexp", "all", "any", "argmax", "argmin",
         "nn.l2_normalize")},
     "exclude": lambda calc, spec, operands: False,
-    "num_newaxis": lambda calc, spec, operands: calc.path.choose((1, 2), "new axes"),
+    "num_newaxis": lambda calc, spec, operands: calc.path.choose(NEW_AXES, "new axes"),
     "approximate": lambda calc, spec, operands: calc.path.choose(("none", "tanh"), "approximate"),
     "a_min": lambda calc, spec, operands: _or_none(calc, "bound"),
     "a_max": lambda calc, spec, operands: _or_none(calc, "bound"),

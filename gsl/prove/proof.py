@@ -12,7 +12,7 @@ from typing import Any
 from gsl.attr import Expr
 from gsl.errors import GSLError
 from gsl.pat import Pattern
-from gsl.prove.attributes import PARTS, RANKS
+from gsl.prove.attributes import NEW_AXES, PARTS, RANKS
 from gsl.prove.equal import alike, equal
 from gsl.prove.laws import has_value
 from gsl.prove.matched import Matched
@@ -133,7 +133,8 @@ ASSUMED = (
     "the results have the shapes and the dtypes of the source, which is checked at each match",
     f"where a rank is open, it is one of {', '.join(map(str, RANKS))}",
     f"where a split is open, it has {', '.join(map(str, sorted(PARTS)))} parts",
-    "where a layout is open, the channels are the second axis or the last one",
+    "where a layout is open, the channels are the second axis or the last one, of a kernel the first two or last two",
+    f"where a number of new axes is open, it is {' or '.join(map(str, NEW_AXES))}",
     "where a dtype is open, it is no float of 8 bits and not complex32",
 )
 

@@ -443,6 +443,14 @@ def test_a_first_instance_that_is_another_one_is_not_proved() -> None:
     assert "the first instance may not satisfy" in found.reason
 
 
+def test_what_is_not_covered_is_told() -> None:
+    """The target is the source for one new axis and for two of them."""
+    wide = op.ExpandDims(pat.Wildcard(ndim=1), axis=0)
+    found = prove(Subst(wide, wide + pat.Const((wide.num_newaxis - 1) * (wide.num_newaxis - 2)), name="new axes"))
+    assert isinstance(found, Proof)
+    assert "assumed: where a number of new axes is open, it is 1 or 2" in str(found)
+
+
 def test_a_first_instance_of_other_operands_is_not_proved() -> None:
     x, w0, w, i = pat.Wildcard(ndim=1), pat.Param(ndim=1), pat.Param(ndim=1), attr.Symbol()
     first, each = op.Subtract(x, w0), op.Subtract(w, x)
