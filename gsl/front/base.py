@@ -105,7 +105,7 @@ class Widened(Protocol):
     def in_float64(self) -> Callable[..., Any]:
         """A callable as that of :meth:`Program.build`, which takes wide inputs, and computes with wide tensors only.
 
-        It raises whatever torch raises where a kernel does not take float64.
+        It, or the call, raises whatever the framework raises where a kernel does not take float64.
         """
 
 

@@ -408,9 +408,9 @@ class Workload:
         Outputs are compared with those of the same key, position or field (of the same number, with a workload of
         another front end); there must be some, and they must not be NaN alone. WorkloadError if the inputs do not fit.
 
-        Tolerances are those of :data:`TOLERANCES`, unless given. If none is given, both are programs of torch, and an
-        output is beyond its tolerance, both are run in float64. The output passes if they agree there, and the rounding
-        errors of the other one are at most twice as large as those of this one.
+        Tolerances are those of :data:`TOLERANCES`, unless given. If none is given, both are programs of one front end,
+        and an output is beyond its tolerance, both are run in float64 where that is possible. The output passes if they
+        agree there, and the rounding errors of the other one are at most twice as large as those of this one.
 
         ``strategies`` are names of :data:`STRATEGIES` or ranges ``(low, high)`` by which the floats of random inputs
         are drawn, ``sizes`` values of symbolic sizes by name, and ``seed`` may be several: there is a run for each

@@ -21,6 +21,7 @@ from torch.export.graph_signature import InputKind
 
 from gsl.errors import FrontEndError, PicklingError
 from gsl.front.base import Extended, Program, ProgramStep, Unchangeable
+from gsl.front.core.wide import wide
 from gsl.front.fx.builder import GraphBuilder, InPlace, give_code
 from gsl.front.fx.callers import is_compiled, is_for_autograd, viewed_results
 from gsl.front.fx.custom import declared_targets
@@ -37,7 +38,7 @@ from gsl.front.fx.parameters import (
     unlifted,
 )
 from gsl.front.fx.regions import regions, takes
-from gsl.front.fx.run import in_float64, runnable, structured, wide
+from gsl.front.fx.run import in_float64, runnable, structured
 from gsl.front.fx.spellings.table import Dialect
 from gsl.front.fx.steps import FxSteps
 from gsl.front.fx.store import FxStorer

@@ -4,8 +4,8 @@ in float64, too."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import fx
@@ -13,14 +13,11 @@ from torch._ops import OpOverload
 from torch.utils import _pytree as pytree
 
 from gsl.errors import WorkloadError
+from gsl.front.core.wide import wide
 from gsl.front.fx.handle import attribute
 from gsl.front.fx.parameters import clone
 
 Run = Callable[..., Any]
-_WIDE: Final[Mapping[Any, torch.dtype]] = {
-    torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
-    torch.complex32: torch.complex128, torch.complex64: torch.complex128,
-}  # fmt: skip
 
 
 def structured(call: Run, spec: pytree.TreeSpec) -> Run:
@@ -59,13 +56,6 @@ def _structured(choose: Callable[[Sequence[Any]], Run], spec: pytree.TreeSpec) -
                                 "other dynamic_shapes") from error  # fmt: skip
 
     return guarded
-
-
-def wide(value: Any) -> Any:
-    """A tensor in float64 or complex128, or that dtype, for a narrower one; any other value as it is."""
-    if isinstance(value, torch.Tensor):
-        return value.to(_WIDE.get(value.dtype, value.dtype))
-    return _WIDE.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def in_float64(module: fx.GraphModule) -> Run:

@@ -25,6 +25,7 @@ from gsl.front.onnx.spellings import OnnxTarget
 from gsl.front.onnx.steps import OnnxSteps
 from gsl.front.onnx.store import OnnxStorer, try_call
 from gsl.front.onnx.types import OnnxTypes
+from gsl.front.onnx.wide import in_float64, wide
 from gsl.graph import Below, Graph, Node, SymDim, TensorType, Type
 from gsl.spec import DeclaredSpec
 
@@ -158,6 +159,23 @@ class OnnxProgram(Extended):
         return call if fed == list(range(len(names))) else lambda *values: call(
             *[values[fed.index(place)] if place in fed else None for place in range(len(names))]
         )  # fmt: skip
+
+    def wide(self, value: Any) -> Any:
+        """A tensor of narrower floats in float64; any other value as it is."""
+        return wide(value)
+
+    def in_float64(self) -> Callable[..., Any]:
+        """A callable that takes wide inputs in order, and computes with doubles only; in the reference evaluator where
+        onnxruntime has no kernel for them."""
+        program = self._with(in_float64(self._model))
+
+        def call(*values: Any) -> Any:
+            try:
+                return program.build(log_severity_level=4)(*values)
+            except Exception:  # it lacks some kernel, or is not installed
+                return program.build(runtime="reference")(*values)
+
+        return call
 
     def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The nodes that compute, in order; ``graph`` is an unchanged view."""

@@ -24,6 +24,7 @@ from gsl.front.relax.opaque import Caller, canonical, reason
 from gsl.front.relax.run import RelaxSteps, compiled, evaluate
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
 from gsl.front.relax.types import Dims, FunctionScope, from_relax
+from gsl.front.relax.wide import in_float64, wide
 from gsl.front.tvm import TvmProgram, fed
 from gsl.front.tvm.tensors import to_numpy, to_tvm
 from gsl.graph import Graph, Node, Type
@@ -139,6 +140,15 @@ class RelaxProgram(TvmProgram):
         """A callable that takes the inputs in order and returns numpy arrays; options are those of ``tvm.compile``."""
         params = items(self._native.params)
         return compiled(plain(self._module), self._name, params, self._values or {}, target, options)
+
+    def wide(self, value: Any) -> Any:
+        """A tensor of narrower floats in float64; any other value as it is."""
+        return wide(value)
+
+    def in_float64(self) -> Callable[..., Any]:
+        """A callable that takes wide inputs in order, and computes with wide tensors only."""
+        values = {name: wide(value) for name, value in (self._values or {}).items()}
+        return RelaxProgram(in_float64(self._native, self._name), self._name, values, self._dims).build()
 
     def steps(self, graph: Graph) -> Sequence[ProgramStep]:
         """The bindings of the function that compute, in order."""

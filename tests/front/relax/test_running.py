@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ import pytest
 import torch
 import tvm
 from torch import nn
-from tvm import relax
+from tvm import relax, topi
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import FrontEndError, WorkloadError
+from gsl.front.relax.program import RelaxProgram
 from gsl.graph import Node, TensorType
 from tests.front.relax.relax_helpers import Net, exported, function, lines, tensor
 from tests.helpers.book import EVERY_RULE
@@ -256,3 +258,63 @@ def test_a_copy_is_a_workload_of_its_own(way: str) -> None:
         assert (new.name, new.text()) == (each.name, each.text())
         tvm.ir.assert_structural_equal(new.mod, each.mod)
         np.testing.assert_allclose(new(x), each(x))
+
+
+# In float64
+
+
+def product(step: Callable[[Any, Any], Any]) -> Workload:
+    """A product in float16, whose terms TVM adds up in float16, too."""
+    weight = tensor("w", 8192, 8, dtype="float16")
+    module = function([tensor("x", 8, 8192, dtype="float16"), weight], lambda b, x, w: b.emit(step(x, w)))
+    return Workload.from_relax(module, {"w": np.random.default_rng(0).standard_normal((8192, 8)).astype("float16")})
+
+
+def in_halves(x: Any, w: Any) -> Any:
+    parts, rows = relax.op.split(x, 2, 1), relax.op.split(w, 2, 0)
+    return relax.op.add(*[relax.op.matmul(parts[half], rows[half], out_dtype="float16") for half in range(2)])
+
+
+def test_rounding_of_a_long_product_passes_as_float64_shows_it() -> None:
+    whole, halves = product(relax.op.matmul), product(in_halves)
+    off = product(lambda x, w: relax.op.multiply(relax.const(1.02, "float16"), relax.op.matmul(x, w)))
+    assert "ok (by rounding: " in str(whole.compare(halves))
+    assert not whole.compare(halves, rtol=2.5e-3)
+    (row,) = whole.compare(off).outputs
+    assert not row.passed
+    assert "by rounding" not in row.reason
+
+
+def in_float64(wl: Workload, value: Any) -> Any:
+    assert isinstance(wl.program, RelaxProgram)
+    return wl.program.in_float64()(wl.program.wide(value))
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: relax.op.astype(relax.op.astype(x, "float16"), "float32"),
+    lambda x: relax.op.subtract(x, relax.op.full((2, 3), relax.const(0.0, "float32"), "float32")),
+    lambda x: relax.op.concat(relax.op.split(relax.op.astype(x, "bfloat16"), 3, 1), 1),
+    lambda x: relax.op.cumsum(relax.op.astype(x, "float16"), 0, dtype="float32", exclusive=False),
+], ids=["casts", "constants", "tuples", "attributes"])  # fmt: skip
+def test_all_narrow_floats_are_wide(make: Callable[[Any], Any]) -> None:
+    x = np.linspace(-2, 2, 6, dtype="float32").reshape(2, 3)
+    module = function([tensor("x", 2, 3)], lambda b, x: b.emit(make(x)))
+    found = in_float64(Workload(module), x)
+    assert found.dtype == np.float64
+    assert np.array_equal(found, x.astype("f8").cumsum(0) if "cumsum" in str(module) else x)
+
+
+def test_a_layer_norm_in_float64() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, g, b = [torch.randn(*shape, generator=draw) for shape in ((4, 5, 6), (5, 6), (5, 6))]
+    params = [tensor("x", 4, 5, 6), tensor("g", 5, 6), tensor("b", 5, 6)]
+    norm = function(params, lambda bb, *args: bb.emit(relax.op.nn.layer_norm(*args, axes=[-2, -1], epsilon=1e-3)))
+    expected = torch.nn.functional.layer_norm(x.double(), (5, 6), g.double(), b.double(), eps=1e-3)
+    found = in_float64(Workload.from_relax(norm, {"g": g, "b": b}), x)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+
+
+def test_a_kernel_of_one_dtype_is_not_run_in_float64() -> None:
+    module = function([tensor("x", 2, 3)], lambda b, x: b.emit_te(lambda t: topi.add(t, t), x))
+    wl = Workload(module)
+    assert wl.in_float64({"x": np.zeros((2, 3), "float32")}, 0) == []
