@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import tvm
 from tvm import ir, relax, tirx
 from tvm.relax.expr import _update_type
 
@@ -20,7 +21,7 @@ from gsl.front.core.opaque import decoded, positional
 from gsl.front.relax import spellings
 from gsl.front.relax.types import Dims, FunctionScope, from_relax, is_constant, is_tensors, to_relax
 from gsl.front.tree import NO_SPELLING, Canon, Computed, Slot
-from gsl.front.tvm.spellings import pattern, unread_reason
+from gsl.front.tvm.spellings import function, pattern, unread_reason
 from gsl.front.tvm.tensors import python_value
 from gsl.graph import Node, Op, SymDim, op_name
 from gsl.spec.natives import TVMFunction, tvm_function
@@ -169,10 +170,8 @@ class Caller:
 
     def _of_operator(self, op: Any, rest: list[Any], given: dict[str, Any]) -> Any:
         out = given.pop("out_ty", None)
-        args = positional([argument.name for argument in op.arguments], rest, given)
-        key = op.attrs_type_key
-        attrs = ir.make_node(key, **given) if key and not key.startswith("DictAttrs") else None
-        return ir.Call(op, [self._expr(arg) for arg in args], attrs, self._types(out))
+        args = [self._expr(arg) for arg in positional([argument.name for argument in op.arguments], rest, given)]
+        return ir.Call(op, args, _attributes_of(op, args, given), self._types(out))
 
     def _of_function(self, op: Any, rest: list[Any], given: dict[str, Any]) -> Any:
         own = tvm_function(op) or op
@@ -216,6 +215,35 @@ class Caller:
         if isinstance(value, TVMFunction):
             raise FrontEndError(f"the function {value.name} can't be an argument of a new call")
         return relax.utils.convert_to_expr(value)
+
+
+def _attributes_of(op: Any, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    """The attributes of a new call, of which those that are not given have the values that the function of the operator
+    gives them; ``None`` for an operator that has none. FrontEndError if it has no such attributes.
+
+    Some operators do not tell of what class theirs are, and TVM ends the process over a call without them.
+    """
+    if op.attrs_type_key.startswith("DictAttrs"):
+        return None
+    example = _example(op, args, {}) or _example(op, args, given)
+    names = attribute_names(example)
+    for name in given:
+        if name not in names and (example is not None or not op.attrs_type_key):
+            raise FrontEndError(f"{op.name} has no attribute {name!r}: {nearest(name, names)}")
+    key = op.attrs_type_key if example is None else type(example).__tvm_ffi_type_info__.type_key
+    try:
+        return ir.make_node(key, **{**{name: getattr(example, name) for name in names}, **given}) if key else None
+    except (AttributeError, TypeError, ValueError) as error:
+        raise FrontEndError(f"{op.name} can't have the attributes {dict(given)}: {error}") from None
+
+
+def _example(op: Any, args: Sequence[Any], given: Mapping[str, Any]) -> Any:
+    """The attributes of a call of an operator that Relax's own function makes; ``None`` if it makes none."""
+    try:
+        made = function(relax.op, op.name.removeprefix("relax."))(*args, **given)
+    except (AttributeError, TypeError, ValueError, AssertionError, tvm.error.InternalError):
+        return None
+    return made.attrs if isinstance(made, relax.Call) and made.op == op else None
 
 
 # ---------------------------------------------------------------- messages

@@ -409,6 +409,27 @@ def test_a_native_operator_is_matched_and_made() -> None:
         pat.Call("relax.sorted", X)
 
 
+BUCKETIZE, MEDIAN = [tvm.ir.Op.get(f"relax.{name}") for name in ("bucketize", "median")]
+
+
+@pytest.mark.parametrize(("target", "expected"), [
+    (pat.Call(BUCKETIZE, X, Y), "relax.bucketize(%x, %y, out_int32=False, right=False)"),
+    (pat.Call(BUCKETIZE, X, Y, right=True), "relax.bucketize(%x, %y, out_int32=False, right=True)"),
+    (pat.Call(BUCKETIZE, X, Y, left=True), "relax.bucketize has no attribute 'left': "),
+    (pat.Call(BUCKETIZE, X, Y, right=(1,)), "relax.bucketize can't have the attributes {'right': (1,)}: "),
+    (pat.Call(tvm.ir.Op.get("relax.outer"), X, Y, axis=1), "relax.outer has no attribute 'axis'"),
+])  # fmt: skip
+def test_attributes_of_operators_that_do_not_declare_them(target: Any, expected: str) -> None:
+    """TVM ends the process over a call of such an operator without attributes."""
+    def body(b: Any, x: Any, y: Any) -> Any:
+        return b.emit(relax.op.astype(relax.op.subtract(x, relax.op.max(y)), "int64"))
+
+    wl = Workload(function([tensor("x", 6), tensor("y", 3)], body))
+    new = Subst(op.Cast(op.Subtract(X, op.Max(Y)), dtype="int64"), target, name="made")(wl)
+    assert expected in str(new) + str(new.trace)
+    assert ("no attribute" in expected or "can't" in expected) == (new.mod is wl.mod)
+
+
 def test_functions_are_matched_by_their_names() -> None:
     rule = Subst(pat.Call(relax.ExternFunc("test.dps"), X, Y), op.Add(X, Y), name="dps")
     assert "add = add(h, k)" in lines(rewritten(rule, Mixed))

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from gsl.front.core.lower import Lower, index_of_several
 from gsl.front.relax.spellings.table import RelaxLowering
-from gsl.front.tvm.spellings import TvmRow, is_float, over_axes, row
+from gsl.front.tree import Canon
+from gsl.front.tvm.spellings import TvmCall, TvmRow, is_float, is_no_bool, over_axes, row, same, unread_unless
 
 
 def _reduction(reduce: Lower) -> Lower:
@@ -71,6 +72,13 @@ def _cumsum(w: RelaxLowering, data: Any, axis: int, dtype: str, exclusive: bool)
     return w.call("cumsum", data, axis, dtype or own, exclusive)
 
 
+def _read_cumsum(r: TvmCall) -> Canon:
+    dtype = r.result.dtype
+    unread_unless(is_no_bool(dtype))
+    # The canonical one of integers is of int64, unless it says so.
+    return same("cumsum", given={} if is_float(dtype) or dtype == "int64" else {"dtype": dtype})(r)
+
+
 ROWS: Final = (
     *[row(op, write=_native(op), read=over_axes(op)) for op in ("sum", "mean", "max", "min", "prod")],
     TvmRow("all", _all_any("min")),
@@ -79,5 +87,5 @@ ROWS: Final = (
     row("variance", write=_reduction(_variance), read=over_axes("variance", is_float)),
     row("std", write=_reduction(_std), read=over_axes("std", is_float)),
     *[row(op, write=_index(op)) for op in ("argmax", "argmin")],
-    row("cumsum", write=_cumsum),
+    row("cumsum", write=_cumsum, read=_read_cumsum),
 )
