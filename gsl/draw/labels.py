@@ -9,7 +9,7 @@ from typing import Any
 
 from gsl.draw.figure import Box, Chain, Mark, Nest, Style
 from gsl.graph import CONST, GETITEM, INPUT, PARAM, TUPLE, Node, op_name
-from gsl.graph.text import attribute_texts, is_scalar, value_text
+from gsl.graph.text import attribute_texts, hide_none, is_scalar, value_text
 from gsl.spec import spec_of
 
 # ---------------------------------------------------------------- colours
@@ -73,7 +73,7 @@ def hide_defaults(node: Node, name: str, value: Any) -> bool:
     """True for an attribute that a reader can do without: derived, or equal to the operator's default."""
     spec = spec_of(node.op)
     if spec is None or name not in spec.attrs:
-        return value is None
+        return hide_none(node, name, value)
     attribute = spec.attrs[name]
     if attribute.derive is not None:
         return True

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from gsl.graph.node import CONST, GETITEM, LEAVES, TUPLE, Graph, Node, op_name, short_name
 from gsl.graph.types import SymDim, TensorType, TupleType, dtype_name
@@ -13,9 +14,13 @@ Hide = Callable[[Node, str, Any], bool]
 the defaults hands them in."""
 
 
+_LEFT_OUT: Final = re.compile(r"arg\d+")
+"""The names of operands that a call leaves out before others."""
+
+
 def hide_none(node: Node, name: str, value: Any) -> bool:
-    """A :data:`Hide` that leaves out attributes that are ``None``."""
-    return value is None
+    """A :data:`Hide` that leaves out attributes that are ``None``, but for operands that are left out."""
+    return value is None and not _LEFT_OUT.fullmatch(name)
 
 
 def text(graph: Graph, *, hide: Hide = hide_none) -> str:

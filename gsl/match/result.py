@@ -11,7 +11,7 @@ from typing import Any
 from gsl import draw
 from gsl.errors import EvaluationError
 from gsl.graph import Node, Op, op_name
-from gsl.graph.text import value_text
+from gsl.graph.text import is_scalar, value_text
 from gsl.match.bindings import Bindings, BoundNodes, LateBindings
 from gsl.match.source import CheckedSource
 from gsl.pat import Call, GetItem, OpClass, Pattern, Repeat, Seq, Tuple, Variadic
@@ -224,7 +224,7 @@ class Miss:
 def _shown(value: Any) -> str:
     match value:
         case Node():
-            return f"%{value.name} ({op_name(value.op)})"
+            return f"%{value.name} ({value_text(value.attrs['value']) if is_scalar(value) else op_name(value.op)})"
         case OpSpec():
             return value.name
         case Pattern() | OpClass() | TypeGuard():

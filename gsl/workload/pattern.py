@@ -97,7 +97,7 @@ def _pattern(node: Node, operands: Sequence[Pattern]) -> Pattern:
         case "getitem":
             return operands[0][node.attrs["index"]]
     given = {name: value for name, value in node.attrs.items() if not hide_defaults(node, name, value)}
-    attrs = {name: value for name, value in given.items() if _is_literal(value)}
+    attrs = {name: value for name, value in given.items() if _is_literal(value) or (value is None and node.opaque)}
     return pat.Call(spec_of(node.op) or node.op, *operands, **attrs)
 
 

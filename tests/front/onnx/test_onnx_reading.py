@@ -99,7 +99,7 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
     "an operand that is left out": (
         {"body": 'y = Resize<mode: string = "nearest">(x, , scales)', "outputs": "float[4,6] y",
          "more": "float[2] scales = {2.0, 2.0}"},
-        "%scales: float32[2] = param\n%y: float32[4, 6] = onnx::Resize(%x, %scales, mode='nearest')",
+        "%scales: float32[2] = param\n%y: float32[4, 6] = onnx::Resize(%x, %scales, mode='nearest', arg1=None)",
     ),
     "integers that keep their dtype, in a model that does not tell it": (
         {"body": "a = ReduceSum(x, axis) b = ReduceL2(x, axis) y = Sub(a, b)", "inputs": "int32[2,3] x",
@@ -410,3 +410,14 @@ def test_what_fails_when_the_model_runs_is_kept() -> None:
         "g = Gather(c, i) y = Reshape(x, g)", more="int64[2] c = {3, 2}, int64[2] i = {0, 7}", outputs="float[m,n] y"
     )
     assert wl.op_counts() == {"take": 1, "onnx::Reshape": 1}
+
+
+def test_a_pattern_tells_an_operand_that_is_left_out() -> None:
+    assert "mode='cubic', arg1=None)" in str(workload('y = Resize <mode = "cubic"> (x, , x)').pattern("y"))
+
+
+def test_an_explanation_tells_literals_apart() -> None:
+    constants = "a = Constant <value_float = 2.0> () b = Constant <value_float = 3.0> ()"
+    wl = workload(f"{constants} z = Mul (x, a) y = Add (z, b)")
+    c = pat.Const()
+    assert "expected %const (2.0), found %const (3.0)" in str(Subst(pat.Wildcard() * c + c, c, name="same").explain(wl))
