@@ -133,6 +133,14 @@ def test_what_only_rounding_makes_undefined_is_no_difference() -> None:
     assert not certain.equal
 
 
+def test_equal_numbers_are_no_difference_where_one_comes_from_an_infinite_one() -> None:
+    """Of x / 0 ** -0.5 there is no bound, and it is the 0 that x * 0 ** 0.5 is."""
+    for seed in range(3, 6):
+        found = compared("x 60 1, y 60 4, z 60 4", lambda o, x, y, z: o.divide(x, o.power(y, z)),
+                         lambda o, x, y, z: o.multiply(x, o.power(y, o.negative(z))), seed)  # fmt: skip
+        assert found.equal
+
+
 @pytest.mark.parametrize(
     "make",
     [
