@@ -184,7 +184,8 @@ def _bind(body: Body, index: Expr | None) -> tuple[_ast.Symbol, _ast.Ast]:
     if index is None:
         if not callable(body):
             raise PatternError.here(
-                "expected a function of the index, or index=<attr.Symbol()> with an expression in it"
+                "expected a function of the index or item, or index=<attr.Symbol()> with an expression in it; "
+                f"got {body!r}"
             )
         index = Symbol()
     symbol = index.ast if isinstance(index, Expr) else None

@@ -146,3 +146,8 @@ def test_a_long_chain_is_built_and_printed_without_recursion() -> None:
 
 def test_literals_become_one_literal() -> None:
     assert to_ast((1, [2, (3,)])).value == (1, (2, (3,)))  # type: ignore[attr-defined]
+
+
+def test_a_map_with_its_arguments_in_the_other_order_tells_what_it_got() -> None:
+    with pytest.raises(PatternError, match=r"expected a function of the index or item, .*; got .*strides"):
+        attr.Map(lambda item: item + 1, CONV.strides)
