@@ -13,7 +13,7 @@ from gsl.spec import TABLE, Trait
 MOST_ORDERS = 500
 """No more ways to name the indices of a term like those of another one are tried."""
 FunctionOf = tuple[Sequence[SumTerm], Sequence[Poly]]
-"""What a function is of: its arguments, and its attributes or the dtypes of the arguments."""
+"""The arguments of a function, and its attributes or the dtypes of the arguments."""
 _OF_PAIRS = frozenset(name for name, spec in TABLE.items() if Trait.COMMUTATIVE in spec.traits)
 """The functions whose two arguments, with their dtypes, may be exchanged."""
 

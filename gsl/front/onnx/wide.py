@@ -29,7 +29,7 @@ _LEFT_OUT: Final[Mapping[str, ir.Attr]] = {
     **dict.fromkeys(("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"),
                     ir.AttrInt64("output_datatype", ir.DataType.DOUBLE)),
 }  # fmt: skip
-"""What a node of float64 says, where one that does not say it is of float32."""
+"""The attributes of nodes of float64, where nodes without them are of float32."""
 
 
 def wide(value: Any) -> Any:
