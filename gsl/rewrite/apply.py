@@ -81,12 +81,6 @@ def why_kept(rules: Sequence[Subst], subject: Any) -> str | None:
     return str(kept) if any(refused.reason == kept for refused in trace.refused) else None
 
 
-def why_unread(subject: Any, node: Node) -> str:
-    """The reason why an opaque node of the view of a workload has no canonical reading; empty where none is told."""
-    program: Any = getattr(subject, "program", None)
-    return (program.why_unread()(node) or "") if hasattr(program, "why_unread") else ""
-
-
 def everywhere(work: RoundWork) -> RoundsWithin:
     """The same work in all graphs within calls, at any depth."""
     return lambda name: (work, everywhere(work))

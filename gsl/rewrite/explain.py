@@ -174,12 +174,13 @@ def _count(number: int, one: str, many: str) -> str:
 
 def explain(
     rule: Subst, graph: Graph, nearest: int, why_kept: Callable[[], str | None] = lambda: None,
-    why_unread: Callable[[Node], str] = lambda node: "",
+    why_unread: Callable[[], Callable[[Node], str | None]] = lambda: lambda node: None,
 ) -> Explanation:  # fmt: skip
     """Look for matches, why they are refused, and where there is none, for the partial matches that came furthest.
 
     ``why_kept`` is asked where there are matches that are not refused: it tells why the program of the graph stays as
-    it is all the same, if it does. ``why_unread`` tells why a call has no canonical reading.
+    it is all the same, if it does. ``why_unread`` is asked where an opaque call stands in
+    the way, for a function that tells why such a call has no canonical reading.
     """
     by_op = graph.by_op()
     plan = rule.plan
@@ -322,16 +323,16 @@ def _by_keyword(misses: Iterable[Miss]) -> str:
     return ""
 
 
-def _unread(misses: Iterable[Miss], why_unread: Callable[[Node], str]) -> str:
+def _unread(misses: Iterable[Miss], why_unread: Callable[[], Callable[[Node], str | None]]) -> str:
     """The hint that a call of the graph is not read, where the source wants one of the vocabulary."""
+    found: list[Node] = []
     for miss in misses:
         node, call = miss.node, miss.pattern
         is_native = isinstance(call, Call) and not isinstance(call.op, (OpSpec, OpClass))
-        if miss.what != "operator" or node is None or not node.opaque or is_native:
-            continue
-        if reason := why_unread(node):
-            return f"%{node.name} has no canonical reading: {reason}"
-    return ""
+        if miss.what == "operator" and node is not None and node.opaque and not is_native:
+            found.append(node)
+    reasons = zip(found, map(why_unread(), found)) if found else ()
+    return next((f"%{node.name} has no canonical reading: {reason}" for node, reason in reasons if reason), "")
 
 
 _MAY_CHANGE_NOTHING: Final = ("nn.dropout", "copy", "cast", "reshape", "broadcast_to")

@@ -6,7 +6,6 @@ import keyword
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +30,7 @@ from gsl.pat.base import packed, unpacked
 from gsl.pat.code import code
 from gsl.pat.opclass import declared_operators, key
 from gsl.pat.text import text
-from gsl.rewrite.apply import apply, rewrite, view_of, why_kept, why_unread
+from gsl.rewrite.apply import apply, rewrite, view_of, why_kept
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.explain import Explanation, explain
 from gsl.rewrite.fingerprint import check
@@ -269,9 +268,10 @@ class Subst:
         check_number("nearest", nearest, "a number of partial matches", 0)
 
         def explained(part: Any) -> Explanation:
-            return explain(
-                self, view_of(part, self.operators), nearest, lambda: why_kept([self], part), partial(why_unread, part)
-            )
+            view = view_of(part, self.operators)
+            if part is view:
+                return explain(self, view, nearest)
+            return explain(self, view, nearest, lambda: why_kept([self], part), part.why_unread)
 
         found = explained(subject)
         parts = {} if isinstance(subject, Graph) else subject.inside

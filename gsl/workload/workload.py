@@ -522,9 +522,13 @@ class Workload:
 
     def _unread(self) -> UnreadReport:
         """The calls of the graph itself that have no canonical reading."""
+        return unread(self.graph, [node for node in self.graph if is_call(node)], self.why_unread())
+
+    def why_unread(self) -> Callable[[Node], str | None]:
+        """A function that tells the reason why an opaque node of the view has no canonical reading: empty where none is
+        known, ``None`` for one that computes no tensor."""
         program = self._program
-        reason = program.why_unread() if isinstance(program, Explained) else lambda node: ""
-        return unread(self.graph, [node for node in self.graph if is_call(node)], reason)
+        return program.why_unread() if isinstance(program, Explained) else lambda node: ""
 
     @property
     def inside(self) -> Mapping[str, Workload]:
