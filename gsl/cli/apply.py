@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import many, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, TableRow, Terminal, UsageError, count
+from gsl.cli.command import (
+    MODELS_ARE_DATA,
+    RULES_ARE_CODE,
+    Command,
+    Exit,
+    TableRow,
+    Terminal,
+    UsageError,
+    count,
+    path_argument,
+)  # fmt: skip
 from gsl.cli.rules import HELP, selection
 from gsl.rewrite import RuleSet
 from gsl.rewrite.ruleset import STRATEGIES
@@ -34,7 +44,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES", help=HELP)
     models.add_arguments(parser, f"{models.PARAMS_HELP}; those of the result are written beside it", many=True)
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT",
+        "-o", "--output", type=path_argument, required=True, metavar="OUT",
         help="where the result is written, whole or not at all; may be the model itself; for several, a folder",
     )  # fmt: skip
     parser.add_argument("--iterative", action="store_true", help="apply the rules until none matches, not in one pass")

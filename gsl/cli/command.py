@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from gsl.errors import GSLError, WorkloadError, missing_package
@@ -145,6 +146,13 @@ def number(expected: str, fits: Callable[[Any], bool], kind: type = float) -> Ca
         raise argparse.ArgumentTypeError(f"expected {expected}, found {text!r}")
 
     return read
+
+
+def path_argument(text: str) -> Path:
+    """The type of an option: a path. An empty text, as of a variable of the shell that is not set, is none."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected the name of a file or folder, found an empty text")
+    return Path(text)
 
 
 def count(most: int = 10**9) -> Callable[[str], Any]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from gsl.cli import files, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError
+from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError, path_argument
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.draw.drawing import FORMATS, engine
 from gsl.errors import MissingPackageError
@@ -32,7 +31,7 @@ MATCHES: Final = 1000
 def _arguments(parser: argparse.ArgumentParser) -> None:
     models.add_arguments(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT",
+        "-o", "--output", type=path_argument, required=True, metavar="OUT",
         help=f"where the drawing is written; its name ends in {KNOWN}",
     )  # fmt: skip
     parser.add_argument("--rules", metavar="RULES", help=f"colour what these rules match: {HELP}")

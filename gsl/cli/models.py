@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gsl.cli import exported, files, ir_modules
-from gsl.cli.command import UsageError
+from gsl.cli.command import UsageError, path_argument
 from gsl.cli.rules import importable
 from gsl.workload import Workload
 
@@ -63,11 +63,11 @@ def add_arguments(parser: argparse.ArgumentParser, params_help: str = PARAMS_HEL
     """Add the arguments that name a model, or many, and those that are needed to read one."""
     if many:
         parser.add_argument(
-            "models", metavar="MODEL", type=Path, nargs="+", help=f"{HELP}; several, or folders of them"
+            "models", metavar="MODEL", type=path_argument, nargs="+", help=f"{HELP}; several, or folders of them"
         )
     else:
-        parser.add_argument("model", metavar="MODEL", type=Path, help=HELP)
-    parser.add_argument("--params", type=Path, metavar="WEIGHTS", help=params_help)
+        parser.add_argument("model", metavar="MODEL", type=path_argument, help=HELP)
+    parser.add_argument("--params", type=path_argument, metavar="WEIGHTS", help=params_help)
     parser.add_argument(
         "--import", action="append", default=[], dest="imports", metavar="MODULE",
         help="import a module before the model is read, for operators and classes that it defines; it is run",
@@ -109,7 +109,10 @@ def of_paths(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         inside = [path]
         if os.path.isdir(path):
-            inside = sorted(file for file in path.iterdir() if file.suffix in FORMATS and file.is_file())
+            try:
+                inside = sorted(file for file in path.iterdir() if file.suffix in FORMATS and file.is_file())
+            except OSError as error:
+                raise UsageError(f"{path} can't be read: {error.strerror}") from None
         if not inside:
             raise UsageError(f"{path} has no model: the name of one ends in {_known()}")
         found.update(dict.fromkeys(inside))

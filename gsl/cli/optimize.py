@@ -6,7 +6,17 @@ import argparse
 from pathlib import Path
 
 from gsl.cli import files, models
-from gsl.cli.command import MODELS_ARE_DATA, RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count, number
+from gsl.cli.command import (
+    MODELS_ARE_DATA,
+    RULES_ARE_CODE,
+    Command,
+    Exit,
+    Terminal,
+    UsageError,
+    count,
+    number,
+    path_argument,
+)  # fmt: skip
 from gsl.cli.rules import HELP, selection
 from gsl.cost.machine import MOST_THREADS
 from gsl.cost.model import MODELS
@@ -33,7 +43,7 @@ _SHARE = number("a number between 0 and 1", lambda value: 0 < value < 1)
 def _arguments(parser: argparse.ArgumentParser) -> None:
     models.add_arguments(parser, f"{models.PARAMS_HELP}; those of the result are written beside it")
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="OUT",
+        "-o", "--output", type=path_argument, required=True, metavar="OUT",
         help="where the faster model is written, whole or not at all; may be the model itself",
     )  # fmt: skip
     parser.add_argument(
@@ -52,7 +62,7 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
     threads = count(MOST_THREADS)
     parser.add_argument("--threads", type=threads, metavar="N", help="the threads of torch; those that it has")
     models.add_sizes(parser)
-    parser.add_argument("--report", type=Path, metavar="HTML", help="write a page with bars and drawings, too")
+    parser.add_argument("--report", type=path_argument, metavar="HTML", help="write a page with bars and drawings, too")
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the cost by operator")
 

@@ -200,9 +200,18 @@ def _reader(place: str) -> Callable[[str], FoundRules]:
         if read is None:
             raise UsageError(f"{place}: rules are read from files that end in {', '.join(READERS)}")
         return read
-    if Path(place).suffix in READERS or os.sep in place:
-        raise UsageError(f"{place} is a folder" if os.path.isdir(place) else f"there is no file {place}")
+    if Path(place).suffix in READERS or os.sep in place or not place:
+        raise UsageError(_no_file(place))
     return _module
+
+
+def _no_file(place: str) -> str:
+    """The message about a place where no file is."""
+    if not place:
+        return "expected a file or a module of rules, found an empty text"
+    if os.path.isdir(place):
+        return f"{place} is a folder; give the name of a file in it"
+    return f"there is no file {place}"
 
 
 def _placed(place: str, message: str) -> str:
@@ -242,17 +251,24 @@ def _file(place: str) -> FoundRules:
 def _module(place: str) -> FoundRules:
     """The rules of a module that can be imported from here; ``rules`` is the rule book if no such module is here."""
     if not all(part.isidentifier() for part in place.split(".")):
-        raise UsageError(f"there is no file {place}")
+        raise UsageError(_no_file(place))
     with importable(os.getcwd()):
         try:
-            module = importlib.import_module(place)
+            module: ModuleType | None = importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
-            if place != "rules":
-                raise UsageError(f"there is neither a file nor a module {place}") from None
-            module = importlib.import_module("gsl.rules")
+            module = None
+    if module is None or _is_folder(module):  # a folder of rule files, say, is a module to Python
+        if place != "rules":
+            raise UsageError(_no_file(place) if module else f"there is neither a file nor a module {place}")
+        module = importlib.import_module("gsl.rules")
     return replace(_collected(vars(module)), module=module)
+
+
+def _is_folder(module: ModuleType) -> bool:
+    """Whether a module is a folder without code of its own, which Python imports as well."""
+    return getattr(module, "__file__", None) is None and hasattr(module, "__path__")
 
 
 @contextlib.contextmanager

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
-from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count
+from gsl.cli.command import RULES_ARE_CODE, Command, Exit, Terminal, UsageError, count, path_argument
 from gsl.cli.files import check_place
 from gsl.cli.rules import HELP, RuleSelection, selection
 from gsl.rewrite import Subst
@@ -109,8 +108,9 @@ def _arguments(parser: argparse.ArgumentParser) -> None:
         "--prove", action="store_true", help="also look for proofs: for all sizes, attributes and values"
     )
     parser.add_argument(
-        "--keep", type=Path, metavar="FILE", help="take verdicts from this file, and verify only what has changed since"
-    )
+        "--keep", type=path_argument, metavar="FILE",
+        help="take verdicts from this file, and verify only what has changed since",
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
     parser.add_argument(
         "--fail-on", choices=("refuted", "unchecked"), default="refuted",

@@ -335,6 +335,30 @@ def test_a_folder(here: Path, gsl: Run) -> None:
     assert err.startswith("gsl: error: folder.pt2 has no model: the name of one ends in .pt2")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["match", "mine.py", ""], ["apply", "mine.py", "model.pt2", "-o", ""], ["apply", "mine.py", "", "-o", "new"],
+        ["optimize", "", "-o", "new.pt2"], ["draw", "model.pt2", "-o", ""],
+        ["match", "mine.py", "model.pt2", "--params", ""],
+    ],
+)  # fmt: skip
+def test_no_name_is_no_folder(command: list[str], here: Path, gsl: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    """As of a variable of the shell that is not set: it would stand for the folder in which the command is run."""
+    before = sorted(here.iterdir())
+    with pytest.raises(SystemExit, match="2"):
+        gsl(*command)
+    assert "expected the name of a file or folder, found an empty text" in capfd.readouterr().err
+    assert sorted(here.iterdir()) == before
+
+
+def test_a_folder_that_may_not_be_read(here: Path, gsl: Run) -> None:
+    (here / "folder").mkdir(0)
+    with nobody(here):
+        code, _, err = gsl("match", "mine.py", "folder")
+    assert (code, err) == (2, "gsl: error: folder can't be read: Permission denied\n")
+
+
 def test_a_file_that_may_not_be_read(here: Path, gsl: Run) -> None:
     (here / "model.pt2").chmod(0)
     (here / "secret.py").touch(0)

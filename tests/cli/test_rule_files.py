@@ -71,7 +71,10 @@ def test_files_of_python(content: str, text: str, here: Path, gsl: Run) -> None:
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        ("folder.py", "folder.py is a folder"),
+        ("folder.py", "folder.py is a folder; give the name of a file in it"),
+        ("folder", "folder is a folder; give the name of a file in it"),
+        ("folder/below", "folder/below is a folder; give the name of a file in it"),
+        ("", "expected a file or a module of rules, found an empty text"),
         ("no/such.yaml", "there is no file no/such.yaml"),
         ("theirs.txt:tensat-2", "theirs.txt has no rule 'tensat-2': did you mean 'tensat-1'?"),
         ("rules:BOOKS", "rules has no rule 'BOOKS': did you mean 'BOOK'?"),
@@ -80,7 +83,14 @@ def test_files_of_python(content: str, text: str, here: Path, gsl: Run) -> None:
 )
 def test_places_without_rules(place: str, text: str, here: Path, gsl: Run) -> None:
     (here / "folder.py").mkdir()
+    (here / "folder" / "below").mkdir(parents=True)
     assert gsl("list", place) == (2, "", f"gsl: error: {text}\n")
+
+
+def test_the_rule_book_beside_a_folder_of_its_name(here: Path, gsl: Run) -> None:
+    (here / "rules").mkdir()
+    code, out, _ = gsl("list", "rules:conv-batch-norm")
+    assert (code, out.splitlines()[-1]) == (0, "1 rule")
 
 
 def test_what_a_rules_file_prints_is_no_result(here: Path, gsl: Run) -> None:
