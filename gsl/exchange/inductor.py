@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from gsl.errors import ExchangeError, FrontEndError, PatternError, require
+from gsl.errors import ExchangeError, FrontEndError, PatternError, nearest, require
 from gsl.exchange.imported import ImportedRules, collected, refusal
 from gsl.graph import Effect, TensorType, dtype_name
 from gsl.programs.declared import Axis, DeclaredType
@@ -339,11 +339,18 @@ def from_inductor_pass(
     """
     entries = _entries(passes)
     kept = {id(entry): _kept(entry) for entry in entries}
-    return collected(
-        entries,
-        lambda entry: _name(entry, kept[id(entry)]),
-        lambda entry, name: _rules(name, entry, kept[id(entry)], example_inputs or {}),
-    )
+    given = dict(example_inputs or {})
+    names: list[str] = []
+
+    def rules(entry: Any, name: str) -> list[Subst]:
+        names.append(name)
+        return _rules(name, entry, kept[id(entry)], given)
+
+    found = collected(entries, lambda entry: _name(entry, kept[id(entry)]), rules)
+    for name in given:
+        if name not in names:
+            raise ExchangeError(f"example_inputs= names {name!r}, no entry of the pass: {nearest(name, names)}")
+    return found
 
 
 def _entries(passes: Any) -> list[Any]:

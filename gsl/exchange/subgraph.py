@@ -124,6 +124,11 @@ def _view(program: Any) -> Graph:
         traced = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
     except Exception as error:
         raise PatternError(f"symbolic_trace fails: {type(error).__name__}: {error}") from error
+    returned = traced.graph.output_node().args[0]
+    several = returned if isinstance(returned, (tuple, list)) else (returned,)
+    other = [each for each in several if not isinstance(each, fx.Node)]
+    if other:  # the order in a dictionary is another one in each program
+        raise PatternError(f"expected a tensor or a tuple of tensors, but a {type(other[0]).__name__} is returned")
     return from_graph_module(traced).load()
 
 

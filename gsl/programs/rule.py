@@ -51,6 +51,7 @@ def rule_from_programs(
     shaped = [name for name, given in leaves.items() if not isinstance(given, list)]
     try:
         programs = rule_program("before", before, shaped, beside), rule_program("after", after, shaped)
+        _check_options(programs[0], options)
         tensors, literals = parameters(*programs, leaves)
         traces, check = Sampler(*programs, tensors, literals).traced()
     except FrontEndError as error:
@@ -66,6 +67,17 @@ def rule_from_programs(
     sides = FittedSides(programs, tensors, literals, found, given=True)
     conditions = [*sides.where, *_conditions(where, sides.names)]
     return make(sides.source, sides.target, where=conditions, **options), sides.names
+
+
+def _check_options(before: RuleProgram, options: Mapping[str, Any]) -> None:
+    """Raise PatternError for an option of the rule that may as well be meant for a parameter of the programs."""
+    for option, value in options.items():
+        known = option in before.tensors or option in before.literals
+        if known and option != "name" and value not in (None, False, 0, "", ()):
+            raise PatternError(
+                f"{option}={value!r}: {before.title} has a parameter of this name, and so has Subst.from_programs, "
+                "which takes it as an option of the rule: give the parameter another name in both programs"
+            )
 
 
 def _sides(

@@ -368,5 +368,7 @@ def test_a_pass_without_example_inputs_asks_for_them() -> None:
     assert "give them as example_inputs={'folded': […]}" in from_inductor_pass(own).refused["folded"]
     rules = from_inductor_pass(own, example_inputs={"folded": [torch.empty(21, 5)]})
     assert [rule.name for rule in rules] == ["folded"]
+    with pytest.raises(ExchangeError, match="names 'fold', no entry of the pass: did you mean 'folded'"):
+        from_inductor_pass(own, example_inputs={"fold": [torch.empty(21, 5)]})
     with pytest.raises(ExchangeError, match="expected a PatternMatcherPass, got 3"):
         from_inductor_pass(3)

@@ -206,6 +206,17 @@ def test_what_has_no_parameters_is_told(given: Any) -> None:
         from_fx(given, silu)
 
 
+def test_results_by_name_are_not_taken_by_their_order() -> None:
+    def named(x: Tensor) -> Any:
+        return {"a": torch.relu(x), "b": torch.tanh(x)}
+
+    def turned(x: Tensor) -> Any:
+        return {"b": torch.tanh(x), "a": torch.relu(x)}
+
+    with pytest.raises(ExchangeError, match="returns a tensor or a tuple of tensors, but found a dict"):
+        from_fx(named, turned)
+
+
 def test_options_that_no_rule_has_and_filters_that_are_no_functions() -> None:
     with pytest.raises(ExchangeError, match="y= is no parameter of before swish"):
         from_fx(swish, silu, y="b n")

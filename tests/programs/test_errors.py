@@ -167,6 +167,19 @@ def test_literals_that_are_none() -> None:
     assert "so it is a literal" in message(scaled, scaled, factor=pat.Const())
 
 
+def test_a_parameter_with_the_name_of_an_option() -> None:
+    def before(x: Tensor, *, approximate: str) -> Tensor:
+        return torch.relu(F.gelu(x, approximate=approximate))
+
+    def tensor(doc: Tensor) -> Tensor:
+        return torch.relu(doc)
+
+    text = message(before, before, approximate=["none", "tanh"])
+    assert text.startswith("approximate=['none', 'tanh']: before before (test_errors.py:")
+    assert text.endswith("takes it as an option of the rule: give the parameter another name in both programs")
+    assert "option of the rule" in message(tensor, tensor, doc="b n")
+
+
 def test_a_literal_that_the_source_does_not_tell() -> None:
     def before(x: Tensor, *, factor: float) -> Tensor:
         return torch.relu(x) * (factor * 3 + 1)
