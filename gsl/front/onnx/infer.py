@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import onnx_ir as ir
 
-from gsl.errors import FrontEndError, is_exhaustion
+from gsl.errors import FrontEndError, is_exhaustion, nearest
 from gsl.front.core import infer as core
 from gsl.front.core.handle import is_literal
 from gsl.front.onnx import opaque
@@ -83,8 +83,12 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     if isinstance(op, OnnxOp) and not attrs and not is_known(model, op):
         return None
     names: dict[SymDim, str] = {}
+    outputs = _fewest_outputs(model, op)
     try:
-        alone = _alone(model, op, operands, attrs, 1, lambda size: names.setdefault(size, f"gsl_{len(names)}"))
+        name_of: NameOf = lambda size: names.setdefault(size, f"gsl_{len(names)}")  # noqa: E731
+        alone = _alone(model, op, operands, attrs, outputs or 1, name_of)
+        if outputs is not None:
+            _check(alone)
         type, shape = _inferred(alone).get("y0", (None, None))
     except FrontEndError as error:
         raise ValueError(str(error)) from None
@@ -93,6 +97,39 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     sizes = {name: size for size, name in names.items()}
     dims = [size if isinstance(size, int) else sizes.get(size.value) or unknown_size() for size in shape.dims]
     return TensorType(tuple(dims), DTYPES[type.dtype])
+
+
+def _fewest_outputs(model: ir.Model, op: Op) -> int | None:
+    """The smallest number of outputs of one of ONNX's own operators; ``None`` for any other. ValueError if the version
+    of the model has none of its name."""
+    if not isinstance(op, OnnxOp) or op.domain not in ("", "ai.onnx"):
+        return None
+    if (op.domain, op.name, op.overload) in model.functions:
+        return None
+    version = model.opset_imports.get("") or onnx.defs.onnx_opset_version()
+    try:
+        return max(onnx.defs.get_schema(op.name, version, "").min_output, 1)
+    except onnx.defs.SchemaError:
+        known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+        raise ValueError(f"version {version} of ONNX's operators has no {op.name}: {nearest(op.name, known)}") from None
+
+
+def _check(call: ir.Model) -> None:
+    """ValueError for a model of one call that ONNX does not take: of operands, attributes or types that its operator
+    does not have."""
+    kinds = {attr.type for node in call.graph for attr in node.attributes.values()}
+    if not kinds.isdisjoint((ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)):
+        return  # these may use values of the graph around the call
+    proto = ir.to_proto(call)
+    context = onnx.checker.C.CheckerContext()
+    context.ir_version = proto.ir_version
+    context.opset_imports = {each.domain: each.version for each in proto.opset_import}
+    try:
+        onnx.checker.check_node(proto.graph.node[0], context)
+        onnx.shape_inference.infer_shapes(proto, check_type=True, strict_mode=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        raise ValueError(f"ONNX does not take the call: {lines[0]}") from None
 
 
 def is_known(model: ir.Model, op: OnnxOp) -> bool:

@@ -65,6 +65,14 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
          "inputs": "float[2,3] x, float[4,3] w, float[4] b"},
         "%dense: float32[2, 4] = nn.dense(%x, %w)\n%y: float32[2, 4] = nn.bias_add(%dense, %b)",
     ),
+    "an attribute that the operator does not have": (
+        {"body": "y = Softmax<axs: int = 0>(x)"},
+        "%y: float32[2, 3] = onnx::Softmax(%x, axs=0)",
+    ),
+    "a Gemm of what is no matrix": (
+        {"body": "y = Gemm(x, w)", "inputs": "float[1,2,3] x, float[3,4] w", "outputs": "float[1,2,4] y"},
+        "%y: float32[1, 2, 4] = onnx::Gemm(%x, %w)",
+    ),
     "a product with a transposed matrix": (
         {"body": "t = Transpose<perm: ints = [1, 0]>(w) y = MatMul(x, t)", "outputs": "float[2,4] y",
          "inputs": "float[2,3] x, float[4,3] w"},

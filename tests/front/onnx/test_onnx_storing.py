@@ -265,6 +265,20 @@ def test_native_operators_are_matched_and_written() -> None:
     assert str(new.graph.outputs[0].type) == "float32[2, 3]"
 
 
+@pytest.mark.parametrize(("made", "reason"), [
+    (pat.Call("onnx::Rleu", X), "version 22 of ONNX's operators has no Rleu: did you mean 'Relu'"),
+    (pat.Call("onnx::Softmax", X, axs=1), "ONNX does not take the call: Unrecognized attribute: axs for operator Softmax"),
+    (pat.Call("onnx::Softsign", X, X), "input size 2 not in range [min=1, max=1]"),
+    (pat.Call("onnx::Gemm", X, X, X), "ONNX does not take the call: [ShapeInferenceError]"),
+])  # fmt: skip
+def test_a_call_that_onnx_does_not_know_is_refused(made: pat.Call, reason: str) -> None:
+    wl = workload("a = Relu(x) y = Relu(a)")
+    new = Subst(op.ReLU(op.ReLU(X)), made, name="wrong")(wl)
+    assert new.model is wl.model
+    (refused,) = new.trace.refused
+    assert reason in refused.reason
+
+
 def test_a_result_whose_type_onnx_does_not_infer_has_it() -> None:
     quick = Subst(X * op.Sigmoid(X), pat.Call("com.microsoft::QuickGelu", X, alpha=1.0), name="quick")
     body, more = "g = Sigmoid(x) m = Mul(x, g) y = Expand(m, s)", "int64[3] s = {2, 2, 3}"

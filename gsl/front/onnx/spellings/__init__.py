@@ -17,7 +17,7 @@ import onnx_ir as ir
 from gsl.front.core.lower import LOWERED, Lower, lower
 from gsl.front.onnx.spellings import elementwise, linear, norm, reduce, shape
 from gsl.front.onnx.spellings.reading import THROUGH, OnnxCall, OnnxLift, OnnxScope, OnnxUnread, unread_unless
-from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget, result_of
+from gsl.front.onnx.spellings.writing import OnnxLowering, OnnxTarget, attributes_of, result_of
 from gsl.front.tree import Canon
 from gsl.graph import Node
 from gsl.spec import packed
@@ -50,7 +50,9 @@ def read(call: OnnxCall, places: Sequence[int]) -> Canon | None:
     reader = (READERS if list(places) == [0] else several).get(node.op_type)
     if reader is None or not call.inputs or any(value is None for value in call.inputs[:1]):
         return None
+    known = attributes_of(node.op_type, call.scope.opset)
     try:
+        unread_unless(known is None or known.issuperset(node.attributes))
         canon = reader(call)
         unread_unless(_is_told(canon, call))
         return canon

@@ -39,6 +39,7 @@ def _read_matmul(r: OnnxCall) -> Canon:
 
 def _read_gemm(r: OnnxCall) -> Canon:
     a, b = r.inputs[:2]
+    unread_unless(r.type(0).ndim == r.type(1).ndim == 2)
     if r.attr("transA", 0):
         a = Canon("transpose", (a,), {"axes": (1, 0)})
     product = Canon("nn.dense" if r.attr("transB", 0) else "matmul", (a, b))

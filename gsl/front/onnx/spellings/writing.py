@@ -284,6 +284,15 @@ def result_of(op: str, opset: int, dtypes: tuple[str | None, ...]) -> str | None
     return alike[0] if alike else own[0] if len(own) == 1 else None
 
 
+@lru_cache(maxsize=1024)
+def attributes_of(op: str, opset: int, domain: str = "") -> frozenset[str] | None:
+    """The attributes that an operator of ONNX has; ``None`` for one that ONNX does not know."""
+    try:
+        return frozenset(onnx.defs.get_schema(op, opset, domain).attributes)
+    except onnx.defs.SchemaError:
+        return None
+
+
 def _spelled(dtype: str) -> str:
     """The name of a dtype in the declarations of ONNX."""
     names = {"float32": "float", "float64": "double"}
