@@ -398,6 +398,8 @@ def replacement(pattern: Any, rewriter: Any, match: Match) -> list[Pattern] | st
     if found is None:
         return "its pattern is written in other calls"
     new = rewriter(old, dict(found.items()))
+    if not isinstance(new, relax.Expr):
+        return f"the rewriter returns {new!r:.60}, and not an expression of Relax"
     return "its rewriter leaves this as it is" if old.same_as(new) else _made(excerpt, new)
 
 

@@ -131,10 +131,15 @@ class RuleSet:
     def __add__(self, other: RuleSet) -> RuleSet:
         """The rules of both, with the strategy and max_steps of the first, tidy if one is; a rule of both stands once.
         """
+        if isinstance(other, (Subst, list, tuple)):
+            example = "[rule]" if isinstance(other, Subst) else "[…]"
+            raise PatternTypeError(located(f"a RuleSet is joined with another one: a + RuleSet({example})"))
         if not isinstance(other, RuleSet):
             return NotImplemented
         rules, tidy = dict.fromkeys((*self, *other)), self.tidy or other.tidy
         return RuleSet(rules, strategy=self.strategy, max_steps=self.max_steps, tidy=tidy)
+
+    __radd__ = __add__  # reached by what is no RuleSet only
 
     def match(self, subject: Any) -> Iterator[tuple[Subst, Match]]:
         """All matches of all rules in a workload or graph view, without rewriting. They may overlap."""

@@ -259,6 +259,7 @@ def test_a_rewriter_makes_calls() -> None:
 
 
 @pytest.mark.parametrize(("rewriter", "reason"), [
+    (lambda expr, found: None, "the rewriter returns None, and not an expression of Relax"),
     (lambda expr, found: expr, "leaves this as it is"), (lambda expr, found: found[3], "the rewriter raises KeyError"),
 ])  # fmt: skip
 def test_a_rewriter_may_refuse(rewriter: Any, reason: str) -> None:

@@ -222,6 +222,9 @@ def test_sets_that_take_turns_share_and_tidy_as_one_set_does() -> None:
         (lambda: RuleSet([A, B, A]), r"the rule a \(test_ruleset\.py:\d+\) stands twice in the RuleSet; .* as a \+ b"),
         (lambda: RuleSet([A, rule("Exp", name="a")]), r"two rules are named 'a': a \(test_ruleset\.py:\d+\) and a \("),
         (lambda: RuleSet([A]) + RuleSet([rule("Exp", name="a")]), "two rules are named 'a'"),
+        (lambda: RuleSet([A]) + B, r"a RuleSet is joined with another one: a \+ RuleSet\(\[rule\]\)"),  # type: ignore[operator]
+        (lambda: RuleSet([A]) + [B], r"a RuleSet is joined with another one: a \+ RuleSet\(\[…\]\)"),  # type: ignore[operator]
+        (lambda: [B] + RuleSet([A]), "a RuleSet is joined with another one"),  # type: ignore[operator]
     ],
 )
 def test_what_a_set_refuses(make: object, text: str) -> None:
