@@ -605,6 +605,12 @@ def test_training_changes_nothing_that_stays(how: str) -> None:
     assert all(torch.equal(before[name], value) for name, value in wl.params.items())
 
 
+def test_an_option_with_which_nothing_is_built() -> None:
+    wl = Workload.from_torch(torch.nn.ReLU(), (torch.ones(2),))
+    with pytest.raises(WorkloadError, match=r"ReLU can't be built with runtime=: .*unexpected keyword argument"):
+        wl.build(runtime="onnxruntime")
+
+
 def test_the_exported_program() -> None:
     assert isinstance(made("from_torch").exported, torch.export.ExportedProgram)
     with pytest.raises(WorkloadError, match=r"Net is of type .*, not an ExportedProgram; make the workload with "):

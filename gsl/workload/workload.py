@@ -343,8 +343,15 @@ class Workload:
         return self._trace
 
     def build(self, **options: Any) -> Workload:
-        """This workload, prepared to run; the options are those of its front end. May be called again."""
-        self._call = self._program.build(**options)
+        """This workload, prepared to run; the options are those of its front end. May be called again.
+        WorkloadError for options that it does not take."""
+        try:
+            self._call = self._program.build(**options)
+        except TypeError as error:
+            if not options:
+                raise
+            given = ", ".join(f"{name}=" for name in options)
+            raise WorkloadError(f"{self.name} can't be built with {given}: {error}") from error
         return self
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
