@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import fx, nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
-from gsl.front.fx.spellings.index import is_enlarged
+from gsl.front.fx.spellings.index import nearest_places
 from gsl.spec import TABLE
 
 X = torch.linspace(-1, 1, 48).reshape(2, 4, 6)
@@ -37,6 +38,7 @@ CALLS: dict[str, tuple[Callable[[torch.Tensor], Any], torch.Tensor]] = {
     "glu": (F.glu, X),
     "columns": (lambda x: F.unfold(x, 3, padding=1, stride=2), IMAGE),
     "nearest": (lambda x: F.interpolate(x, scale_factor=2), IMAGE),
+    "nearest, smaller": (lambda x: F.interpolate(F.interpolate(x, scale_factor=0.5), size=(1, 2)), IMAGE),
     "moves": (lambda x: x.to("cpu").double().to(x) * 2, X),
 }
 
@@ -130,18 +132,25 @@ def test_a_field_is_changed_under_another_number() -> None:
     old.compare(later(old)).check()
 
 
-@given(st.integers(1, 40), st.integers(1, 60), st.booleans(), st.sampled_from([torch.float32, torch.float64]))
-def test_what_is_enlarged_has_the_elements_that_torch_finds(
-    size: int, times: int, is_given: bool, dtype: torch.dtype
+@given(
+    st.integers(1, 60), st.integers(1, 100), st.booleans(),
+    st.sampled_from([torch.float32, torch.float64, torch.bfloat16]),
+)  # fmt: skip
+@example(55, 56, True, torch.float32)
+@example(49, 99, True, torch.float32)
+@example(30, 58, True, torch.float32)
+def test_a_resized_image_has_the_elements_that_torch_finds(
+    size: int, count: int, is_given: bool, dtype: torch.dtype
 ) -> None:
-    scale = float(times) if is_given else None
+    scale = count / size if is_given else None
+    count = math.floor(size * scale) if scale is not None else count
+    places = nearest_places(size, count, scale)
     data = torch.arange(size, dtype=dtype)[None, None, :, None]
     for each in (data, data.expand(1, 4, size, 4).to(memory_format=torch.channels_last)):
-        found = torch.ops.aten.upsample_nearest2d(each, [size * times, each.shape[3]], scale, None)[0, 0, :, 0]
-        if is_enlarged(size, times, scale):
-            assert found.tolist() == [place // times for place in range(size * times)]
-        else:
-            assert times > 40 or size * times > 40
+        found = torch.ops.aten.upsample_nearest2d(each, [count, each.shape[3]], scale, None)[0, 0, :, 0]
+        assert places is None or found.tolist() == places
+    if scale is None and (size % count == 0 or (count % size == 0 and count < 40)):
+        assert places is not None
 
 
 def test_every_reading_is_of_the_vocabulary() -> None:

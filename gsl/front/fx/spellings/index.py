@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, Final
@@ -216,16 +217,22 @@ def _im2col(c: BoundCall) -> Canon:
 
 
 def _nearest(c: BoundCall) -> Canon:
-    """An image a whole number of times as large. For other sizes, torch's kernels differ in the choice of the nearest
-    element."""
+    """An image of another size, of the nearest elements. Torch's kernels compute their places in several ways; where
+    these differ, the call is not read."""
     kind, result = c.typed(c.input), tensor(c, c.input)
     sizes = integers(kind.shape[2:])
     scales, wanted = _per_size(c.scale_factors, len(sizes)), _per_size(c.output_size, len(sizes))
     for where, (size, scale, new) in enumerate(zip(sizes, scales, wanted), start=2):
         unread_unless(size > 0 and (new is None) != (scale is None))
-        times = number(scale) if new is None else integer(new) / size
-        unread_unless(is_enlarged(size, times, scale))
-        result = Canon("repeat", (result,), {"repeats": int(times), "axis": where})
+        scale = None if scale is None else number(scale)
+        count = integer(new) if scale is None else math.floor(size * scale)
+        places = nearest_places(size, count, scale)
+        unread_unless(places is not None)
+        times = count // size
+        if times and places == [place // times for place in range(count)]:
+            result = Canon("repeat", (result,), {"repeats": times, "axis": where})
+        else:
+            result = _known_places(c, result, where, places)
     assert isinstance(result, Canon)
     return result
 
@@ -236,17 +243,25 @@ def _per_size(value: Any, count: int) -> tuple[Any, ...]:
     return values
 
 
-def is_enlarged(size: int, times: float, scale: float | None) -> bool:
-    """True if the nearest elements are those of an axis of that size, each so many times; torch computes with the
-    scale that it is given, in the precision of the elements or in float32."""
-    if times != int(times) or times < 1 or scale not in (None, times):
-        return False
-    places = np.arange(size * int(times))
-    steps = [kind(1) / kind(times) if scale is not None else kind(size) / kind(len(places)) for kind in _PRECISIONS]
-    return all(bool((np.floor(places.astype(type(step)) * step) == places // int(times)).all()) for step in steps)
+def nearest_places(size: int, count: int, scale: float | None) -> list[int] | None:
+    """The places along an axis whose elements a resized axis has, by a scale that is given, or by its sizes.
+
+    ``None`` where they differ among the ways in which torch computes them: in float64, in float32 from a step that is
+    rounded before or after the division, and by whole numbers where an axis keeps its size or is doubled.
+    """
+    if count < 1:
+        return None
+    over, under = (size, count) if scale is None else (1, scale)
+    steps = (over / under, float(np.float32(over) / np.float32(under)), float(np.float32(over / under)))
+    found = {tuple(_steps(size, count, step, kind)) for step in steps for kind in (np.float32, np.float64)}
+    if count in (size, 2 * size):
+        found.add(tuple([place * size // count for place in range(count)]))
+    return list(found.pop()) if len(found) == 1 else None
 
 
-_PRECISIONS: Final[tuple[Any, ...]] = (np.float32, np.float64)
+def _steps(size: int, count: int, step: float, kind: Any) -> list[int]:
+    places: list[int] = np.floor(np.arange(count, dtype=kind) * kind(step)).astype(int).tolist()
+    return [min(place, size - 1) for place in places]
 
 
 def _gather(c: BoundCall) -> Canon:
