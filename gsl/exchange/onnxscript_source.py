@@ -37,6 +37,8 @@ _OTHERS: Final = 3
 _MOST: Final = 99
 """The largest number of operands of an operator that does not take any number."""
 _LATEST: Final = 23
+_SEVERAL: Final[Mapping[str, str]] = {"Split": "split", "TopK": "topk"}
+"""The operators of several results that have a canonical reading, by the canonical operator."""
 
 CallForm = tuple[Any, ...]
 """A reading without attributes: ``(op, forms)``, the number of an operand, the place of an operand of the node that
@@ -98,7 +100,8 @@ class OnnxscriptSource:
             operands = [self.value(value) for value in node.inputs if value is not None]
             domain, name = self._name(node)
             native = pat.Call(OnnxOp(name, domain), *operands)
-            self._made[node] = pat.Call(TABLE["split"], operands[0]) if (domain, name) == ("", "Split") else native
+            spec = None if domain else _SEVERAL.get(name)
+            self._made[node] = native if spec is None else pat.Alt(pat.Call(TABLE[spec], operands[0]), native)
         return self._made[node]
 
     def _name(self, node: Any) -> tuple[str, str]:

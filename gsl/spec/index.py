@@ -187,6 +187,22 @@ OPS: tuple[OpSpec, ...] = (
             call(e.rand(2, 4), _PLACES, e.rand(2, 2), axis=1),
         ),
     ),
+    # The k largest elements along an axis, or the smallest, and their places: two fields. Which of equal elements are
+    # chosen is up to the framework, and so is the order if they are not sorted.
+    OpSpec(
+        "topk",
+        "TopK",
+        ("data",),
+        lambda torch, data, k, axis, largest, sorted: torch.topk(data, k, axis, largest, sorted),
+        {
+            "k": AttrSpec(REQUIRED, n.integer, candidates=(1, 2)),
+            "axis": AttrSpec(-1, n.axis()),
+            "largest": n.switch(True),
+            "sorted": n.switch(True),
+        },
+        fields=True,
+        examples=(call(e.X, k=2), call(e.X, k=1, axis=0, largest=False), call(e.X, k=1, axis=1, sorted=False)),
+    ),
     # Of several diagonals, ``diagonal`` has a row for each, the highest first, aligned left or right in it: those above
     # the main one as the first word says, those below it as the second.
     OpSpec(

@@ -158,7 +158,7 @@ def overload_of(target: Any) -> Any:
     """The overload that a packet of overloads, an operator made by ``torch.library.custom_op``, or a name such as
     ``"aten::relu"`` or ``"aten::add.Tensor"`` stands for; any other target is itself.
 
-    ``"onnx::TopK"``, ``"com.microsoft::BiasGelu"`` and ``"onnx::mine::Scale"`` stand for operators of ONNX,
+    ``"onnx::Unique"``, ``"com.microsoft::BiasGelu"`` and ``"onnx::mine::Scale"`` stand for operators of ONNX,
     ``"relax.sort"`` and ``"qnn.quantize"`` for those of TVM.
     LookupError for a name under which the framework has no operator.
     """

@@ -46,8 +46,8 @@ NATIVE: Final = frozenset(("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_
 """Operators that take no floats. All models compute integers and booleans as torch does."""
 
 ORDER: Final = MAX_POOLS | PREDICATES | {
-    "nn.relu", "abs", "sign", "maximum", "minimum", "clip", "max", "min", "argmax", "argmin", "floor", "ceil", "round",
-    "trunc", "floor_divide", "floor_mod", "mod", "all", "any", "cast",
+    "nn.relu", "abs", "sign", "maximum", "minimum", "clip", "max", "min", "argmax", "argmin", "topk", "floor", "ceil",
+    "round", "trunc", "floor_divide", "floor_mod", "mod", "all", "any", "cast",
 }  # fmt: skip
 """Piecewise linear or piecewise constant operators: their result depends on the order of numbers."""
 

@@ -205,6 +205,24 @@ def test_rules_work_on_graphs_of_torch() -> None:
     wl.compare(new).check()
 
 
+@pytest.mark.parametrize("k", [2, 4])
+def test_a_call_of_several_results(k: int) -> None:
+    """The number of elements is written in the model, or the call stays one of ONNX and has no types."""
+    text = f"(float[2,5] x) => (float[2,{k}] v, int64[2,{k}] i) <int64[1] k = {{{k}}}>"
+    wl = Workload.from_onnx(model(text + " { y = Relu (x) v, i = TopK <axis = 1> (y, k) }"))
+
+    def largest_of(op: Any, x: Any, k: Any) -> Any:
+        return op.TopK(op.Relu(x), k, axis=1, _outputs=["v", "i"])
+
+    def of_largest(op: Any, x: Any, k: Any, v: Any, i: Any) -> Any:
+        values, places = op.TopK(x, k, axis=1, _outputs=2)
+        return op.Relu(values), places
+
+    new = from_onnxscript(pattern.RewriteRule(largest_of, of_largest, name="topk"))(wl)
+    assert [node.op_type for node in new.model.graph] == ["TopK", "Relu"]
+    assert new.op_counts() == {"topk": 1, "nn.relu": 1}
+
+
 def test_several_forms_of_a_reading() -> None:
     """One rule finds a bias in a node of its own, and one that the convolution adds."""
     text = ("(float[1,3,8,8] x) => (float[1,2,8,8] y) <float[2,3,1,1] w = {1,2,3,4,5,6}, float[2,1,1] b = {0,0}>"

@@ -470,6 +470,12 @@ def _packed_conv2d(
     return _activated(_conv(x, w, **window, **plain) + addend + (0 if b is None else _along(b, 4, 1)), activation)
 
 
+def _topk(x: Any, *, k: int, axis: int, largest: bool, sorted: bool) -> Any:
+    """In order, which is one of the orders that may be wanted."""
+    places = np.argsort(-x if largest else x, axis=axis, kind="stable").take(range(k), axis)
+    return np.take_along_axis(x, places, axis), places
+
+
 def _with_addend(function: Meaning) -> Meaning:
     return lambda x, w, addend, b=None, **attrs: function(x, w, b, addend=addend, **attrs)
 
@@ -529,6 +535,7 @@ PLAIN: Mapping[str, Meaning] = {
     "arange": lambda *, start, stop, step, dtype: np.arange(start, stop, step, dtype),
     "concatenate": lambda xs, *, axis: np.concatenate(promoted(*xs), axis),
     "stack": lambda xs, *, axis: np.stack(promoted(*xs), axis),
+    "topk": _topk,
     "split": lambda x, *, indices_or_sections, axis: tuple(np.split(x, indices_or_sections, axis)),
     "reshape": lambda x, *, newshape: x.reshape(newshape), "reshape_like": _reshape_like,
     "transpose": lambda x, *, axes: x.transpose(axes), "expand_dims": _expand_dims,

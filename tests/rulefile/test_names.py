@@ -133,7 +133,7 @@ def test_which_functions_have_several_results() -> None:
 def test_a_function_without_a_canonical_form() -> None:
     class Net(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            found = torch.topk(torch.erfinv(x).tanh(), 2)
+            found = torch.kthvalue(torch.erfinv(x).tanh(), 2)
             return found[0].relu(), -found[1]
 
     text = """\
@@ -141,7 +141,7 @@ def test_a_function_without_a_canonical_form() -> None:
       pattern:
         a: {op_type: erfinv, child: b}
         b: {op_type: tanh, child: c}
-        c: {op_type: topk, children: [d, e]}
+        c: {op_type: kthvalue, children: [d, e]}
         d: {op_type: relu}
         e: {op_type: neg}
     """

@@ -149,6 +149,20 @@ def read_scatter(r: TvmCall) -> Canon:
     return same("scatter")(r)
 
 
+def topk_row(flag: str, is_largest: bool) -> TvmRow:
+    """The row of ``topk``, which always sorts. It gives the largest elements where a flag has that value."""
+
+    def write(w: TvmLowering[Any], data: Any, k: int, axis: int, largest: bool, sorted: bool) -> Any:
+        return w.call("topk", data, k, axis, "both", dtype="int64", **{flag: largest is is_largest})
+
+    def read(r: TvmCall) -> Canon:
+        k, largest = r["k"], bool(r[flag]) is is_largest
+        unread_unless(isinstance(k, int) and (r["ret_type"], r["dtype"]) == ("both", "int64"))
+        return Canon("topk", (r.x,), {"k": k, "axis": r["axis"], "largest": largest, "sorted": True})
+
+    return row("topk", write=write, read=read)
+
+
 def is_plain_equation(equation: str) -> bool:
     """True for an einsum without dots, of which no index stands twice in one operand or the result."""
     return "." not in equation and all(len(set(term)) == len(term) for term in re.split(r",|->", equation))

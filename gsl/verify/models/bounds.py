@@ -343,6 +343,19 @@ def _places(o: Bounds, op: str, x: Any, *, axis: Any, keepdims: bool, exclude: b
     return _known(result, doubtful.double().reshape(result.shape))
 
 
+def _topk(o: Bounds, op: str, x: Any, *, k: int, axis: int, **flags: Any) -> Any:
+    """The elements are no further off than the worst along the axis; their places are certain where no two elements
+    that come in question may change places."""
+    elements, places = meaning(op)(torch, value_of(x), k, axis, **flags)
+    if not isinstance(x, Rounded):
+        return elements, places
+    worst = x.error.amax(axis, keepdim=True)
+    first, _ = meaning(op)(torch, x.value, min(k + 1, x.value.shape[axis]), axis, flags["largest"], True)
+    near = (first.diff(dim=axis).abs() <= 2 * worst) & (worst > 0)
+    doubtful = near.any(axis, keepdim=True).double()
+    return _known(elements, worst.expand_as(elements)), _known(places, doubtful.expand_as(places))
+
+
 def _logic(o: Bounds, op: str, x: Any, **attrs: Any) -> Any:
     """``all`` and ``any`` are certain where all elements are."""
     result = meaning(op)(torch, value_of(x), **attrs)
@@ -358,7 +371,7 @@ _RULES.update(dict.fromkeys(kinds.PRODUCTS - {"multiply"}, _products))
 _RULES.update(dict.fromkeys(kinds.MAX_POOLS | {"max", "min"}, _extremes))
 _RULES.update(dict.fromkeys(("argmax", "argmin"), _places))
 _RULES.update(dict.fromkeys(("all", "any"), _logic))
-_RULES.update({"nn.bias_add": _bias_add, "scatter": _scatter})
+_RULES.update({"nn.bias_add": _bias_add, "scatter": _scatter, "topk": _topk})
 Bounds.rules = _RULES
 
 

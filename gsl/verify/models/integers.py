@@ -176,6 +176,14 @@ def _decides(o: Integers, op: str, *operands: Any, **attrs: Any) -> Any:
     return meaning(op)(torch, *parts, **attrs)
 
 
+def _topk(o: Integers, op: str, x: Any, **attrs: Any) -> Any:
+    """The elements commute with a positive factor, and their places do not change by one."""
+    o.ordered = True
+    parts, *bound = o.aligned((x,))
+    elements, places = meaning(op)(torch, *parts, **attrs)
+    return o.exact(elements, *bound), places
+
+
 def _sign(o: Integers, op: str, x: Any) -> Exact:
     o.ordered = True
     return o.exact(torch.sign(o.lift(x).numerators), 1, 1, 0)
@@ -225,7 +233,7 @@ _RULES.update(dict.fromkeys(kinds.MAX_POOLS | {"nn.relu", "abs", "maximum", "min
 _RULES.update(dict.fromkeys(kinds.PREDICATES | {"argmax", "argmin", "all", "any"}, _decides))
 _RULES.update(dict.fromkeys(("floor", "ceil", "round", "trunc"), _rounds))
 _RULES.update(dict.fromkeys(("floor_divide", "floor_mod", "mod"), _divides_whole))
-_RULES.update({"divide": _divide, "power": _power, "sign": _sign, "clip": clip, "cast": _cast})
+_RULES.update({"divide": _divide, "power": _power, "sign": _sign, "clip": clip, "cast": _cast, "topk": _topk})
 Integers.rules = _RULES
 
 INTEGERS: Final = frozenset(_RULES) | {

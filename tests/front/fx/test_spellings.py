@@ -565,6 +565,8 @@ SAME: dict[str, list[C]] = {
         c(aten.index_select.default, table, 1, N(2, high=3)),
     ],
     "gather": [c(torch.gather, table, 1, N(5, 2, high=3)), c("gather", table, dim=-1, index=N(5, 2, high=3))],
+    "topk": [c(torch.topk, table, 2), c("topk", table, k=1, dim=0, largest=False, sorted=False),
+             c(aten.topk.default, table, 2, 1, False)],
     "scatter": [c("scatter", table, 0, N(1, 3), x), c(torch.scatter, table, 0, N(1, 3), src=x)],
     "tril": [c(torch.tril, square), c("tril", square, diagonal=0), c(aten.tril.default, square), c("tril_", square)],
     "triu": [c(torch.triu, square, 1), c("triu", square, diagonal=1), c(aten.triu.default, square, 1)],

@@ -138,8 +138,19 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
     ),
     "several results": (
         {"body": "v, i = TopK(x, k) y = Relu(v)", "outputs": "float[2,2] y, int64[2,2] i", "more": "int64[1] k = {2}"},
-        "%k: int64[1] = param\n%topk: (float32[2, 2], int64[2, 2]) = onnx::TopK(%x, %k)\n"
+        "%topk: (float32[2, 2], int64[2, 2]) = topk(%x, k=2)\n"
         "%y: float32[2, 2] = nn.relu(%topk[0])",
+    ),
+    "the first of several results": (
+        {"body": "v, i = TopK<axis = 0, largest = 0>(x, k) y = Relu(v)", "outputs": "float[1,3] y",
+         "more": "int64[1] k = {1}"},
+        "%topk: (float32[1, 3], int64[1, 3]) = topk(%x, k=1, axis=0, largest=False)\n"
+        "%y: float32[1, 3] = nn.relu(%topk[0])",
+    ),
+    "several results of no canonical operator": (
+        {"body": "q, s, z = DynamicQuantizeLinear(x) y = Abs(s)", "outputs": "float y, uint8[2,3] q"},
+        "%dynamicquantizelinear: (uint8[2, 3], float32[], uint8[]) = onnx::DynamicQuantizeLinear(%x)\n"
+        "%y: float32[] = abs(%dynamicquantizelinear[1])",
     ),
 }  # fmt: skip
 

@@ -158,7 +158,7 @@ SOMETIMES_COMPOSED = frozenset((
     "nn.conv2d_transpose", "nn.conv3d", "nn.conv3d_transpose", "nn.group_norm", "nn.instance_norm", "nn.layer_norm",
     "nn.max_pool2d", "nn.pad", "nn.prelu", "nn.relu6", "nn.rms_norm", "not_equal", "power", "prod", "reverse",
     "round", "scatter", "sigmoid", "sinh", "sqrt", "squeeze", "stack", "std", "strided_slice", "subtract", "sum",
-    "take", "trunc", "variance", "where",
+    "take", "topk", "trunc", "variance", "where",
 ))  # fmt: skip
 """The operators that Relax has, but not for all attributes and dtypes."""
 

@@ -336,6 +336,11 @@ def _write_take(s: Site) -> Native:
     return call(operator.getitem, x, (*(slice(None),) * axis, indices) if axis else indices)
 
 
+def _write_topk(s: Site) -> Native:
+    flags = options(largest=(s["largest"], True), sorted=(s["sorted"], True))
+    return call(torch.topk, s.x, s["k"], s["axis"], **flags)
+
+
 def _int(size: Any) -> int:
     if not isinstance(size, int):
         raise ValueError(f"a band of a matrix of size {size}")
@@ -366,6 +371,8 @@ ROWS: Final = (
         write=lambda s: call(torch.gather, s.x, s["axis"], s.operands[1])),
     row("scatter", words("scatter", "src"), "input dim index src", operands="input index src", axis=("dim", integer),
         write=lambda s: call(torch.scatter, s.x, s["axis"], *s.operands[1:])),
+    row("topk", words("topk"), "input k dim=-1 largest=True sorted=True", k=("k", integer), axis=("dim", integer),
+        largest=("largest", bool), sorted=("sorted", bool), write=_write_topk),
     row("matrix_set_diag", words("diagonal_scatter"), "input src offset=0 dim1=0 dim2=1", read=_diagonal_scatter,
         write=_write_matrix_set_diag),
     row("trilu", words("triu"), "input diagonal=0", read=_trilu(True), inplace=True,

@@ -46,7 +46,7 @@ def read(call: OnnxCall, places: Sequence[int]) -> Canon | None:
     node = call.node
     if node.domain or node.overload:
         return None
-    several = {"Split": shape.read_split}
+    several = {"Split": shape.read_split, "TopK": shape.read_topk}
     reader = (READERS if list(places) == [0] else several).get(node.op_type)
     if reader is None or not call.inputs or any(value is None for value in call.inputs[:1]):
         return None

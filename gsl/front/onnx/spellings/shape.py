@@ -49,6 +49,18 @@ def read_split(r: OnnxCall) -> Canon:
     return Canon("split", (r.x,), {"indices_or_sections": parts, "axis": axis})
 
 
+def _topk(w: OnnxLowering, data: Any, k: int, axis: int, largest: bool, sorted: bool) -> Any:
+    assert isinstance(w.result, TupleType)
+    flags = {"largest": int(largest), "sorted": int(sorted)}
+    return w.calls("TopK", data, w.ints([k]), types=w.result.fields, axis=axis, **flags)
+
+
+def read_topk(r: OnnxCall) -> Canon:
+    (k,) = r.array(1).reshape(-1)
+    flags = {name: bool(r.attr(name, 1)) for name in ("largest", "sorted")}
+    return Canon("topk", (r.x,), {"k": int(k), "axis": r.attr("axis", -1), **flags})
+
+
 # ---------------------------------------------------------------- shapes
 
 
@@ -299,6 +311,8 @@ ROWS: Final = (
         "Concat", *[w.write("expand_dims", x, axis=axis) for x in w.each(data)], axis=axis)),
     row("split", "Split", _split, lambda r: Canon(GETITEM, (read_split(r),), {"index": 0}), also=(GETITEM,),
         inner=("split",)),
+    row("topk", "TopK", _topk, lambda r: Canon(GETITEM, (read_topk(r),), {"index": 0}), also=(GETITEM,),
+        inner=("topk",)),
     row("reshape", "Reshape", lambda w, data, newshape: w.shaped(data, w.shape), _read_reshape),
     row("reshape_like", "", lambda w, data, like, **attrs: w.shaped(data, w.shape)),
     row("", "Flatten", read=_read_flatten, also=("reshape",)),

@@ -12,7 +12,7 @@ from tvm import ir, relax, tirx
 from gsl.front.core.lower import Lower
 from gsl.front.relax.spellings.table import RelaxCall, RelaxLowering, number
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.front.tvm.spellings import TvmLift, TvmRow, is_float, read_scatter, row, unread_unless
+from gsl.front.tvm.spellings import TvmLift, TvmRow, is_float, read_scatter, row, topk_row, unread_unless
 from gsl.graph import Dim, SymDim
 from gsl.spec import TABLE
 from gsl.spec.meaning import evaluate
@@ -252,5 +252,6 @@ ROWS: Final = (
     row("take", write=_take, read=_read_take),
     row("gather", "gather_elements"),
     row("scatter", "scatter_elements", write=_scatter, read=read_scatter),
+    topk_row("largest", is_largest=True),
     TvmRow("trilu", _trilu, {"tril": _read_trilu(upper=False), "triu": _read_trilu(upper=True)}),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from gsl.front.core.lower import known
 from gsl.front.relay.spellings.linear import padded, read_layer
 from gsl.front.relay.spellings.table import RelayCall, RelayLowering, const, literal
 from gsl.front.tree import Canon, LiteralOperand
-from gsl.front.tvm.spellings import TvmRow, is_float, read_scatter, row, same, unread_unless
+from gsl.front.tvm.spellings import TvmRow, is_float, read_scatter, row, same, topk_row, unread_unless
 from gsl.graph import Dim, SymDim, TensorType, TupleType
 from gsl.spec.normalise import is_number
 
@@ -350,6 +350,7 @@ ROWS: Final = (
     row("take", write=_take, read=_read_take),
     row("gather", write=_gather),
     row("scatter", "scatter_elements", write=_scatter, read=read_scatter),
+    topk_row("is_ascend", is_largest=False),
     row("matrix_set_diag", write=_set_diag, read=_read_set_diag),
     row("trilu", write=_trilu, read=_read_trilu),
 )  # fmt: skip
