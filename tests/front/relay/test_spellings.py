@@ -93,6 +93,7 @@ OTHERWISE = {
     ("divide(x0, 2)", "divide(cast(x0, dtype='float32'), 2.0)"),
     ("power(x0, 3)", "power(x0, 3.0)"),
     ("maximum(x0, 2.5)", "maximum(cast(x0, dtype='float32'), 2.5)"),
+    ("topk(x0, k=1, axis=1, sorted=False)", "topk(x0, k=1, axis=1)"),
     ("less(x0, 2.5)", "less(cast(x0, dtype='float32'), 2.5)"),
     ("where(x0, x1, 0.5)", "where(x0, cast(x1, dtype='float32'), 0.5)"),
     ("where(x0, 1.0, 0.0)", "where(x0, const(float32, ()), const(float32, ()))"),
