@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, permutations, product
 
 from gsl.prove.normal import PRODUCT, TermAlgebra
+from gsl.prove.order import same_value
 from gsl.prove.poly import IntAtom, Poly, Relation, opposite, replaced
-from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, rename, renamed_sum
+from gsl.prove.terms import Element, Factor, Fold, FunctionTerm, SumTerm, Term, alone, rename, renamed_sum
 from gsl.spec import TABLE, Trait
 
 MOST_ORDERS = 500
@@ -31,13 +32,14 @@ def equal(algebra: TermAlgebra, left: SumTerm, right: SumTerm, given: tuple[Rela
             algebra.path.entails(opposite(case), given) or equal(algebra, one, other, (*given, case))
             for case, (one, other) in algebra.cases(guard, (left, right))
         )
-    rest = list(right.terms)
+    rest, others = list(right.terms), list[Term]()
     for term in left.terms:
         found = next((other for other in rest if alike(algebra, term, other, given)), None)
         if found is None:
-            return False
-        rest.remove(found)
-    return not rest
+            others.append(term)
+        else:
+            rest.remove(found)
+    return not (rest or others) or same_value(algebra, SumTerm(tuple(others)), SumTerm(tuple(rest)))
 
 
 
@@ -108,6 +110,12 @@ def same_factor(algebra: TermAlgebra, left: Factor, right: Factor, given: tuple[
     """True if two factors are equal."""
     if left == right:
         return True
+    return _same_form(algebra, left, right, given) or (
+        isinstance(left, FunctionTerm) and isinstance(right, FunctionTerm)
+        and same_value(algebra, alone(left), alone(right)))  # fmt: skip
+
+
+def _same_form(algebra: TermAlgebra, left: Factor, right: Factor, given: tuple[Relation, ...]) -> bool:
     match left, right:
         case Element(leaf, index), Element(other, others):
             return leaf == other and all(same(algebra, p, q, given) for p, q in zip(index, others, strict=True))

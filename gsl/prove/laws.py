@@ -86,13 +86,13 @@ def _signum(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
 
 def _largest(algebra: TermAlgebra, *values: SumTerm) -> SumTerm | None:
     """max(a, b) = max(b, a), max(max(a, b), c) = max(a, b, c), max(s·a, s·b) = s·max(a, b) where s is not negative."""
-    flat = {part.text: part for value in values for part in _of_largest(algebra, value)}
+    flat = {part.text: part for value in values for part in parts_of_largest(algebra, value)}
     known = [part for part in flat.values() if part.constant is not None]
     parts = [part for _, part in sorted(flat.items()) if part.constant is None]
     if known:
         least = constant(max(part.constant or Fraction(0) for part in known))
-        if not any(_is_at_least(algebra, part, least) for part in parts):
-            parts = [*(part for part in parts if not _is_at_least(algebra, least, part)), least]
+        if not any(_is_atleast_of(algebra, part, least) for part in parts):
+            parts = [*(part for part in parts if not _is_atleast_of(algebra, least, part)), least]
     outer = _common(algebra, parts)
     if len(parts) == 1 or outer is None:
         return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
@@ -100,11 +100,11 @@ def _largest(algebra: TermAlgebra, *values: SumTerm) -> SumTerm | None:
     return algebra.times(SumTerm((outer,)), algebra.apply("max", *map(algebra.renewed, left)))
 
 
-def _is_at_least(algebra: TermAlgebra, value: SumTerm, other: SumTerm) -> bool:
+def _is_atleast_of(algebra: TermAlgebra, value: SumTerm, other: SumTerm) -> bool:
     return is_positive(algebra, algebra.add(value, algebra.negative(other)), strictly=False)
 
 
-def _of_largest(algebra: TermAlgebra, value: SumTerm) -> list[SumTerm]:
+def parts_of_largest(algebra: TermAlgebra, value: SumTerm) -> list[SumTerm]:
     """The values of which a sum is the largest."""
     (term, *others) = value.terms or (None,)
     if term is None or others or term.bound or term.guards or term.coefficient < 0:
@@ -166,17 +166,25 @@ def _power_of_infinite(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
 
 
 def _log(algebra: TermAlgebra, x: SumTerm) -> SumTerm | None:
-    """log(a·b) = log(a) + log(b) for positive numbers, and log(exp(a)) = a."""
-    if x.constant == 1 or len(x.terms) != 1:
+    """log(a·b) = log(a) + log(b) for a positive a, also one that all terms of a sum have; log(1 / a) = -log(a), and
+    log(exp(a)) = a."""
+    if x.constant is not None:
         return ZERO if x.constant == 1 else None
-    (term,) = x.terms
-    single = len(term.factors) == 1 and term.factors[0][1] == term.coefficient == 1
-    if single or term.bound or term.guards or term.coefficient <= 0 or not all(
-        _sign(algebra, *factor) > 0 for factor in term.factors
-    ):  # fmt: skip
+    inverse = _argument(x, "inverse")
+    if inverse is not None and is_positive(algebra, inverse):
+        return algebra.negative(algebra.apply("log", inverse))
+    lead = min(x.terms, key=lambda term: term.key)
+    outer = tuple(
+        pair for pair in lead.factors
+        if _sign(algebra, *pair) > 0 and all(
+            pair in term.factors and atoms_of(pair[0]).isdisjoint(term.bound) for term in x.terms)
+    )  # fmt: skip
+    size = lead.coefficient if is_positive(algebra, x) else Fraction(1)
+    if size <= 0 or (size == 1 and not outer) or (len(outer) == 1 and x == alone(outer[0][0])):
         return _argument(x, "exp")
-    parts = [algebra.apply("log", constant(term.coefficient))]
-    for factor, power in term.factors:
+    rest = algebra.collected(_without(x, Term(size, outer)).terms)
+    parts = [algebra.apply("log", value) for value in (constant(size), rest)]
+    for factor, power in outer:
         parts.append(algebra.scale(algebra.apply("log", alone(factor)), power))
     return algebra.add(*parts)
 
@@ -224,7 +232,7 @@ OF_INFINITE = ("inverse", "exp")
 
 def is_positive(algebra: TermAlgebra, value: SumTerm, *, strictly: bool = True) -> bool:
     """True if it is seen that a sum is larger than 0, or not less than it."""
-    least = sum((_least(algebra, term) for term in value.terms), Fraction(0))
+    least = sum((least_of(algebra, term) for term in value.terms), Fraction(0))
     if least > 0 or (least == 0 and not strictly):
         return True
     if any(term.coefficient < 0 for term in value.terms):
@@ -266,7 +274,7 @@ def _has_no_zero(algebra: TermAlgebra, factor: object) -> bool:
     return inverse or (domain is not None and (domain.nonzero or domain.low > 0 or domain.high < 0))
 
 
-def _least(algebra: TermAlgebra, term: Term) -> Fraction | float:
+def least_of(algebra: TermAlgebra, term: Term) -> Fraction | float:
     """A number that a term is not less than."""
     if not term.factors and not term.bound and not term.guards:
         return term.coefficient

@@ -34,6 +34,8 @@ NOTHING, INFINITE, UNDEFINED = range(3)
 """What an operator hides of its operands: nothing, infinite numbers, or those that are no numbers, too."""
 _NEVER_INFINITE = frozenset(("sqrt", "asin", "acos", "acosh"))
 """The functions that give no number where they have no value, never an infinite one."""
+ARGMAX = "argmax"
+"""The fold that is the place of the first of the largest elements along one axis."""
 PRODUCT = "·"
 """The function that is a product of what may be infinite."""
 
@@ -61,6 +63,8 @@ class TermAlgebra:
     """The values that let an operator take the elements that are read."""
     hides: int = NOTHING
     """What is hidden of the elements that are read."""
+    decided: dict[tuple[str, str], bool] = field(default_factory=dict)
+    """The sums of which it was asked whether they are equal by the laws of order."""
 
     # Sums and products
 
@@ -406,6 +410,8 @@ class TermAlgebra:
 
     def fold(self, name: str, bound: Sequence[IntAtom], guards: Iterable[Relation], body: SumTerm) -> SumTerm:
         """The fold of what indices run over, under conditions on them."""
+        from gsl.prove.folds import has_element, outside
+
         own = set(bound)
         outer = [
             guard for term in body.terms for guard in term.guards
@@ -423,13 +429,33 @@ class TermAlgebra:
             guards = [(kind, self.path.reduce(replaced(p, values))) for kind, p in guards]
             bound = [atom for atom in bound if atom not in single]
         inner = _single(body)
-        if isinstance(inner, Fold) and inner.name == name:  # the largest of the largest
+        if isinstance(inner, Fold) and inner.name == name != ARGMAX:  # the largest of the largest
             bound, guards, body = (*bound, *inner.bound), (*guards, *inner.guards), inner.body
         kept = frozenset(g for g in guards if self.path.quick(g) is not True)
         if not bound and not kept:
-            return body
+            return body if name != ARGMAX else ZERO
+        if not body.is_open:
+            bound, kept, body = self._upwards(bound, kept, body) if name == "max" else (bound, kept, body)
+            found = outside(self, name, bound, kept, body)
+            if found is not None:
+                return found
         found = alone(Fold(name, tuple(bound), kept, body))
-        return self.open(found) if body.is_open else found
+        # A window that sees nothing but padding has no largest element: it is -inf.
+        return self.open(found) if body.is_open or (kept and not has_element(self, bound, kept)) else found
+
+    def _upwards(
+        self, bound: Sequence[IntAtom], guards: Iterable[Relation], body: SumTerm
+    ) -> tuple[tuple[IntAtom, ...], frozenset[Relation], SumTerm]:
+        """A fold whose indices count up in the first of the leaves that they are read of."""
+        own, guards = list(bound), frozenset(guards)
+        for place, atom in enumerate(bound):
+            first = next((term for term in body.terms if atom in atoms_of(term)), None)
+            if first is not None and _descends(first, atom):
+                own[place] = self.path.index(self.path.size(atom), "r")
+                values = {atom: self.path.size(atom) - 1 - Poly.of(own[place])}
+                body = self.renewed(renamed_sum(body, values))
+                guards = frozenset((kind, self.path.reduce(replaced(p, values))) for kind, p in guards)
+        return tuple(own), guards, body
 
     def is_nonzero(self, value: SumTerm) -> bool:
         """True if it is seen that a sum is not 0."""

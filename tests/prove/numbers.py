@@ -85,5 +85,5 @@ class Numbers:
                 return self.functions[name](*[self.sum(argument, values) for argument in arguments])
             case Fold(name, bound, guards, body):
                 found = [self.sum(body, inner) for inner in self.within(bound, guards, values)]
-                return {"max": max, "prod": math.prod}[name](found)
+                return {"max": max, "prod": math.prod, "argmax": lambda values: values.index(max(values))}[name](found)
         raise TypeError(factor)

@@ -8,8 +8,8 @@ from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, quotient, root
 from gsl.prove.meanings.layout import demand_rank, reshaped, shared_out
-from gsl.prove.normal import INFINITE, NOTHING, UNDEFINED, TermAlgebra
-from gsl.prove.poly import Poly, Unproved, number, product
+from gsl.prove.normal import ARGMAX, INFINITE, NOTHING, UNDEFINED, TermAlgebra
+from gsl.prove.poly import Poly, Unproved, dtype_code, number, product
 from gsl.prove.tensor import Calculation, Index, Tensor, real
 from gsl.prove.terms import SumTerm
 
@@ -61,6 +61,7 @@ def _variance(calc: Calculation, r: Any, element: Callable[..., SumTerm], unbias
 
 _PROPAGATING = ("sum", "mean", "avg", "variance", "std")
 """The reductions whose results are infinite, or no numbers, where one of the elements is."""
+_PLACES = ("argmax", "argmin")
 
 
 def reduction(name: str) -> ElementMeaning:
@@ -72,6 +73,8 @@ def reduction(name: str) -> ElementMeaning:
         if exclude:
             axes = tuple(a for a in range(x.ndim) if a not in axes)
 
+        if name in _PLACES and len(axes) != 1:
+            raise Unproved("a place along several axes")
         hides = NOTHING if name in _PROPAGATING else INFINITE if name in ("max", "min", "logsumexp") else UNDEFINED
 
         def fold(r: Any, element: Callable[..., SumTerm]) -> SumTerm:
@@ -93,11 +96,16 @@ def reduction(name: str) -> ElementMeaning:
                     return algebra.apply("log", algebra.total(r, powers), partial=True)
                 case "variance":
                     return _variance(calc, r, element, unbiased)
+                case "argmax" | "argmin":
+                    value = element(places)
+                    return algebra.fold(ARGMAX, r, (), value if name == "argmax" else algebra.negative(value))
                 case "std":
                     return root(algebra, _variance(calc, r, element, unbiased))
             return algebra.fold(name, r, (), element(places))
 
         result = reduced(calc, x, axes, keepdims, fold)
+        if name in _PLACES:
+            return replace(result, dtype=dtype_code("int64"))
         return result if name in ("max", "min") else replace(result, dtype=calc.dtype(x, of=name))
 
     return meaning
@@ -236,4 +244,5 @@ MEANINGS: dict[str, ElementMeaning] = {
     "nn.layer_norm": _layer_norm,
     "nn.rms_norm": _rms_norm,
     **{name: reduction(name) for name in ("sum", "mean", "max", "min", "variance", "std", "prod", "logsumexp")},
+    **{name: reduction(name) for name in _PLACES},
 }
