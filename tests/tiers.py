@@ -35,6 +35,7 @@ LATE: Final = {
     "tests/front/relay": "relax", "tests/conformance": "torch", "tests/verify": "torch", "tests/packaging": "torch",
     "tests/test_docs.py": "torch", "tests/test_notebooks.py": "torch", "tests/prove/test_normal.py": "torch",
     "tests/prove/test_proofs.py": "torch", "tests/prove/test_sets.py": "torch", "tests/prove/test_order.py": "torch",
+    "tests/prove/test_moved.py": "torch",
 }  # fmt: skip
 """What imports no framework when it is loaded, and runs what does, or takes long (proofs); with its tier."""
 

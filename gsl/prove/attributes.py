@@ -238,6 +238,10 @@ def _squeezed(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any
     return chosen
 
 
+def _axis_or_none(calc: Calculation, spec: OpSpec, operands: tuple[Any, ...]) -> Any:
+    return calc.path.choose((None, *range(_rank(operands))), f"axis of {spec.cls}")
+
+
 _FREE: Mapping[Any, FreeRule] = {
     "strides": _numbers("stride", 1), "dilation": _numbers("dilation", 1), "padding": _numbers("padding", 0, 2),
     "output_padding": _numbers("output_padding", 0), "pool_size": _numbers("window", 1),
@@ -254,6 +258,9 @@ _FREE: Mapping[Any, FreeRule] = {
     **{(name, "axis"): _some_axes(0) for name in
        ("sum", "mean", "max", "min", "prod", "variance", "std", "logsumexp", "all", "any", "argmax", "argmin",
         "nn.l2_normalize")},
+    ("repeat", "axis"): _axis_or_none, ("cumsum", "axis"): _axis_or_none,
+    ("repeat", "repeats"): lambda calc, spec, operands: calc.path.variable("repeats"),
+    ("trilu", "k"): lambda calc, spec, operands: calc.path.variable("k", None),
     "exclude": lambda calc, spec, operands: False,
     "num_newaxis": lambda calc, spec, operands: calc.path.choose(NEW_AXES, "new axes"),
     "approximate": lambda calc, spec, operands: calc.path.choose(("none", "tanh"), "approximate"),

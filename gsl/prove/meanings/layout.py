@@ -197,6 +197,51 @@ def _reverse(calc: Calculation, x: Tensor, axis: tuple[int, ...]) -> Tensor:
     return Tensor(x.shape, x.dtype, at)
 
 
+def _repeat(calc: Calculation, x: Tensor, repeats: Any, axis: int | None) -> Tensor:
+    """Each element several times, one after the other."""
+    x, axis = along(calc, x, axis)
+    count = number(repeats)
+
+    def at(index: Index) -> SumTerm:
+        return x.at((*index[:axis], calc.path.quotient(index[axis], count), *index[axis + 1 :]))
+
+    return Tensor((*x.shape[:axis], calc.path.reduce(x.shape[axis] * count), *x.shape[axis + 1 :]), x.dtype, at)
+
+
+def along(calc: Calculation, x: Tensor, axis: int | None) -> tuple[Tensor, int]:
+    """A tensor and one of its axes; without one, its elements in one row, and the axis of that."""
+    if axis is None:
+        return reshaped(calc, x, (calc.path.reduce(product(x.shape)),)), 0
+    demand_rank(calc, x, axis + 1, least=True)
+    return x, axis
+
+
+def _tile(calc: Calculation, x: Tensor, reps: Any) -> Tensor:
+    """The whole tensor several times along each axis."""
+    counts = tuple(map(number, reps if isinstance(reps, tuple) else (reps,)))
+    counts = (Poly.of(1),) * (x.ndim - len(counts)) + counts
+    own = (Poly.of(1),) * (len(counts) - x.ndim) + x.shape
+
+    def at(index: Index) -> SumTerm:
+        places = (calc.path.remainder(p, size) for p, size in zip(index, own))
+        return x.at(tuple(places)[len(own) - x.ndim :])
+
+    return Tensor(tuple(calc.path.reduce(size * count) for size, count in zip(own, counts)), x.dtype, at)
+
+
+def _trilu(calc: Calculation, x: Tensor, k: Any, upper: bool) -> Tensor:
+    """The elements on one side of a diagonal, and zeros on the other one."""
+    demand_rank(calc, x, 2, least=True)
+
+    def at(index: Index) -> SumTerm:
+        right = index[-1] - index[-2] - number(k)
+        inside = [(">=", right if upper else -right)]
+        with calc.algebra.under(inside):
+            return calc.algebra.where(inside, x.at(index))
+
+    return Tensor(x.shape, x.dtype, at)
+
+
 def newshape(calc: Calculation, x: Tensor, value: Any) -> tuple[Any, ...]:
     """The shape that Relay's codes ask for."""
     codes, source = list(value) if isinstance(value, (tuple, list)) else [value], list(x.shape)
@@ -256,6 +301,9 @@ MEANINGS: dict[str, ElementMeaning] = {
     "strided_slice": _strided_slice,
     "matrix_set_diag": _set_diagonal,
     "reverse": _reverse,
+    "repeat": _repeat,
+    "tile": _tile,
+    "trilu": _trilu,
 }
 
 

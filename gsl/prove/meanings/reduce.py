@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gsl.prove.meanings.elementwise import ElementMeaning, each, quotient, root
-from gsl.prove.meanings.layout import demand_rank, reshaped, shared_out
+from gsl.prove.meanings.layout import along, demand_rank, reshaped, shared_out
 from gsl.prove.normal import ARGMAX, INFINITE, NOTHING, UNDEFINED, TermAlgebra
 from gsl.prove.poly import Poly, Unproved, dtype_code, number, product
 from gsl.prove.tensor import Calculation, Index, Tensor, real
@@ -109,6 +109,24 @@ def reduction(name: str) -> ElementMeaning:
         return result if name in ("max", "min") else replace(result, dtype=calc.dtype(x, of=name))
 
     return meaning
+
+
+def _cumsum(calc: Calculation, x: Tensor, axis: int | None, dtype: Any, exclusive: bool) -> Tensor:
+    """The sums of the elements up to each place of an axis, with that there or without it."""
+    if dtype != "":
+        raise Unproved("a cumulative sum in a dtype of its own")
+    x, axis = along(calc, x, axis)
+    algebra = calc.algebra
+
+    def at(index: Index) -> SumTerm:
+        (r,), own = calc.index([x.shape[axis]]), x.at(index)  # where it is left out, it is taken, and subtracted
+        before = [(">=", index[axis] - Poly.of(r) - 1)]
+        with algebra.under(before):
+            others = x.at((*index[:axis], Poly.of(r), *index[axis + 1 :]))
+        total = algebra.total((r,), algebra.where(before, others))
+        return total if exclusive else algebra.add(total, own)
+
+    return Tensor(x.shape, calc.dtype(x, of="cumsum"), at)
 
 
 def _softmax(share: Callable[[TermAlgebra, SumTerm, SumTerm], SumTerm]) -> ElementMeaning:
@@ -235,6 +253,7 @@ def _l2_normalize(calc: Calculation, x: Tensor, eps: Any, axis: Sequence[int]) -
 
 
 MEANINGS: dict[str, ElementMeaning] = {
+    "cumsum": _cumsum,
     "nn.group_norm": _group_norm,
     "nn.instance_norm": _instance_norm,
     "nn.l2_normalize": _l2_normalize,
