@@ -262,3 +262,47 @@ def test_places_along_several_axes_are_not_read() -> None:
     found = prove(Subst(both, op.Argmax(op.Transpose(x, axes=(1, 0)), axis=(0, 1), **PLAIN)))
     assert isinstance(found, NoProof)
     assert "along several axes" in found.reason
+
+
+def of_positive(source: Side, target: Side, values: Any = "positive") -> Proof | NoProof:
+    """The proof of a rule of a tensor and of one of such numbers."""
+    x = pat.Wildcard(ndim=1, dtype="float32")
+    y = pat.Wildcard(ndim=1, dtype="float32", values=values)
+    return prove(Subst(source(x, y), target(x, y), where=x.shape == y.shape))
+
+
+def test_powers_and_logarithms() -> None:
+    assert isinstance(of_positive(lambda x, y: x + op.Exp(op.Log(y) * 2.0), lambda x, y: x + y * y), Proof)
+    assert isinstance(of_positive(lambda x, y: x + op.Exp(op.Log(y) * 0.5), lambda x, y: x + y), NoProof)
+    assert isinstance(of_positive(lambda x, y: x + op.Log(op.Exp(y) * 0.5), lambda x, y: x + y), NoProof)
+    assert isinstance(of_positive(lambda x, y: x + op.Log(y * y), lambda x, y: x + op.Log(y) * 2.0), Proof)
+    assert isinstance(of_positive(lambda x, y: y + op.Log(x * x), lambda x, y: y + op.Log(x) * 2.0), NoProof)
+
+
+def test_negative_numbers_may_be_divided_by() -> None:
+    assert isinstance(of_positive(lambda x, y: x + y, lambda x, y: (x / y) * y + y, (-2, -1)), Proof)
+    assert isinstance(of_positive(lambda x, y: x + y, lambda x, y: (x / y) * y + y, (-2, 1)), NoProof)
+
+
+def test_bounds_of_leaves_are_used() -> None:
+    assert isinstance(of_positive(lambda x, y: x + clip(y, 0, 2), lambda x, y: x + y, (0, 1)), Proof)
+    assert isinstance(of_positive(lambda x, y: x + clip(y, 0, 2), lambda x, y: x + y, (0, 3)), NoProof)
+    assert isinstance(of_positive(lambda x, y: x + clip(y, 0, 2), lambda x, y: x + y, (-1, 1)), NoProof)
+    assert isinstance(of_positive(lambda x, y: x * op.Sign(y + 1.0), lambda x, y: x + y * 0.0, (0, 1)), Proof)
+
+
+def test_a_bool_is_no_other_number_than_1() -> None:
+    x = pat.Wildcard(ndim=1, dtype="float32")
+
+    def plus(value: float) -> pat.Pattern:
+        return x + op.Cast(op.Full(value, shape=x.shape, dtype="bool"), dtype="float32")
+
+    assert isinstance(prove(Subst(x + 1.0, plus(1.0))), Proof)
+    assert isinstance(prove(Subst(x + 2.0, plus(2.0))), NoProof)
+
+
+def test_a_product_of_sums_is_no_product_of_its_factors() -> None:
+    told((lambda x, y: op.Prod(op.Sum(x * y, axis=(1,), **PLAIN), axis=(0,), **PLAIN),
+          lambda x, y: op.Prod(op.Einsum([x, y], equation="ij,ij->i"), axis=(0,), **PLAIN),
+          lambda x, y: op.Prod(op.Sum(x, axis=(1,), **PLAIN), axis=(0,), **PLAIN) * op.Prod(
+              op.Sum(y, axis=(1,), **PLAIN), axis=(0,), **PLAIN)), ndim=2)  # fmt: skip
