@@ -144,6 +144,10 @@ FOLDS: Mapping[str, Pair] = {
     "a function": (lambda x: op.Exp(smallest(x)), lambda x: smallest(op.Exp(x)), lambda x: largest(op.Exp(x))),
     "a quotient": (lambda x: op.Sigmoid(largest(x)), lambda x: largest(op.Sigmoid(x)),
                    lambda x: smallest(op.Sigmoid(x))),
+    "a power": (lambda x: largest(op.Square(op.Exp(x))), lambda x: largest(op.Exp(x) * op.Exp(x)),
+                lambda x: op.Exp(largest(x))),
+    "a product of zeros": (lambda x: op.Prod(x * 0.0, axis=(1,), **PLAIN) + largest(x),
+                           lambda x: largest(x) + op.Prod(0.0 * x, axis=(1,), **PLAIN), lambda x: smallest(x)),
     "a square": (lambda x: op.Square(largest(op.Abs(x))), lambda x: op.Abs(op.Square(largest(op.Abs(x)))),
                  lambda x: largest(op.Square(x) * x)),
     "from the end": (lambda x: largest(op.Reverse(x, axis=(1,))), lambda x: largest(x), lambda x: smallest(x)),
@@ -282,6 +286,9 @@ def test_powers_and_logarithms() -> None:
 def test_negative_numbers_may_be_divided_by() -> None:
     assert isinstance(of_positive(lambda x, y: x + y, lambda x, y: (x / y) * y + y, (-2, -1)), Proof)
     assert isinstance(of_positive(lambda x, y: x + y, lambda x, y: (x / y) * y + y, (-2, 1)), NoProof)
+    both = (lambda x, y: x + y, lambda x, y: x / (y * op.Exp(x)) * (y * op.Exp(x)) + y)
+    assert isinstance(of_positive(*both, (-2, -1)), Proof)
+    assert isinstance(of_positive(*both, (-2, 1)), NoProof)
 
 
 def test_bounds_of_leaves_are_used() -> None:
