@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 
 from gsl import RuleSet, Subst, Workload, op
-from gsl.rules import NORMAL, OPTIMISING, RULES
+from gsl.rules import IDIOMS, NORMAL, OPTIMISING, RULES
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.nets import NetOfOne
 from tests.torch.models import SMALL, Branches, X, equal
@@ -165,3 +165,73 @@ def test_a_call_that_replaces_those_of_several_modules_is_part_of_the_one_around
     (merged,) = [node for node in new.graph.nodes if node.op == "nn.dense"]
     assert new.program.scope(merged) == ("0",)
     equal(torch.export.unflatten(new.exported)(IMAGES), module(IMAGES))
+
+
+class Norm(nn.Module):
+    """A norm in float32, as of models for halves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = x.to(torch.float32)
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return self.weight * wide.to(x.dtype)
+
+
+class Layer(nn.Module):
+    """Three linear layers behind a norm, with a view of a mask that the module around makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = Norm()
+        self.query, self.key, self.value = (nn.Linear(8, 8, bias=False) for _ in range(3))
+        self.D = nn.Parameter(torch.randn(6))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        normed = self.norm(x)
+        query, key, value = self.query(normed), self.key(normed), self.value(normed)
+        scores = torch.tanh(query) @ key.transpose(1, 2) + mask.view(2, 1, 6)
+        return scores @ value * self.D[None, :, None]
+
+
+class Layers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([Layer(), Layer()])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mask = (x.mean(-1) * 2.0).view(1, 2, 6)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+def entered(exported: ExportedProgram) -> list[str]:
+    """The modules that the calls of a program enter, in order."""
+    stacks = [stack for node in exported.graph.nodes if (stack := node.meta.get("nn_module_stack"))]
+    return [name for before, stack in zip([{}, *stacks], stacks) for name in stack if name not in before]
+
+
+def test_the_calls_of_a_module_still_follow_each_other() -> None:
+    """Merged layers stand behind the assertions of the norm before them, and the view of a mask in the layer that asks
+    for it first."""
+    module, x = Layers(), torch.randn(2, 6, 8)
+    new = NORMAL(Workload.from_torch(module, (x,)), iterative=True)
+    new = EVERY_RULE(RuleSet(IDIOMS)(new, iterative=True), iterative=True)
+    assert new.trace.count("parallel-dense-variadic") == 2
+    assert len(entered(new.exported)) == len({*entered(new.exported)})
+    equal(torch.export.unflatten(new.exported)(x), module(x))
+
+
+def test_a_new_weight_stands_in_the_module_of_the_old_one() -> None:
+    """Torch writes the names of placeholders in small letters."""
+    module, x = Layers(), torch.randn(2, 6, 8)
+    new = NORMAL(Workload.from_torch(module, (x,)), iterative=True)
+    assert "layers.1.D_reshape" in new.exported.state_dict
+    names = [node.name for node in new.exported.graph.find_nodes(op="placeholder")]
+    assert names == [name.lower() for name in names]
+    again = torch.export.unflatten(new.exported)
+    assert not [node for node in again.graph.nodes if node.op == "get_attr"]
+    equal(again(x), module(x))

@@ -281,7 +281,8 @@ class ExportedParameterStore:
         wanted = node.name or "weight" if node.op == PARAM else f"{LITERAL_PREFIX}{node.name}"
         target = unique(wanted, lambda name: name in self.state or name in self.constants)
         (self.constants if kind is InputKind.CONSTANT_TENSOR else self.state)[target] = value
-        new = self._placeholder(kind, writer.name(_PREFIX[kind] + target.replace(".", "_")), writer.builder.graph)
+        name = _PREFIX[kind] + target.replace(".", "_").lower()  # the names of placeholders are small letters for torch
+        new = self._placeholder(kind, writer.name(name), writer.builder.graph)
         writer.fakes.set(new, *writer.fakes.of_tensor(tensor))
         persistent = True if kind is InputKind.BUFFER else None
         self._added[new.name] = InputSpec(kind, TensorArgument(new.name), target, persistent)

@@ -10,7 +10,7 @@ from typing import Any
 from torch import fx
 
 from gsl.errors import FrontEndError
-from gsl.front.core.handle import Arguments, Handle, handle_of, intact
+from gsl.front.core.handle import Arguments, Handle, handle_of, intact, origins
 from gsl.front.core.store import Storer
 from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices
@@ -217,6 +217,8 @@ class FxStorer(Storer):
             placeholder = self.placeholders.popleft()
             self._keep_native(placeholder, None)
             self.builder.catch_up(placeholder)
+        if self.pending and (places := [self.order[native] for native in map(native_of, origins(node)) if native]):
+            self._flush(min(places))  # else the calls of a module would be cut in two
         return self.writer.write(node, self.plan.joined.get(node))
 
     def _output(self) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from itertools import takewhile
+from typing import Any, Final, Literal
 
 import torch
 from torch import fx
@@ -67,9 +68,13 @@ class FxWriter:
         self.sizes = ComputedSizes(self.fakes, self.create, dialect)
         self._used: set[str] = set()
         """The names of new nodes. The name of an old node is only taken by a node that has the same value."""
+        self._made: list[fx.Node] = []
+        """The new nodes, in the order of the graph."""
 
     def close(self) -> None:
-        """Forget the data for writing: it refers to this object, which would wait for the garbage collector."""
+        """Keep the modules around calls whole, and forget the data for writing: it refers to this object, which would
+        wait for the garbage collector."""
+        keep_whole(self._made)
         del self.value, self.sizes
 
     def inner(self, value: Callable[[Node], Any], parameters: FxParameterStore) -> FxWriter:
@@ -282,6 +287,7 @@ class FxWriter:
             self._used.add(name)
         new = self.add(kind, target, args, dict(kwargs), name if own else self.name(name, kind, target))
         new.meta.update(inherited(node))
+        self._made.append(new)
         return new
 
     def add(self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> fx.Node:
@@ -386,6 +392,48 @@ def _common(stacks: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     last = stacks[-1]
     names = set(last).intersection(*stacks)  # those of modules, or of their calls
     return last if len(names) == len(last) else {name: last[name] for name in last if name in names}
+
+
+def keep_whole(made: Sequence[fx.Node]) -> None:
+    """Let new calls, given in the order of the graph, stand within the modules that go on behind them.
+
+    ``torch.export.unflatten`` makes of the calls of a module one again, for which they must follow each other.
+    """
+    for run in _runs(made):
+        before: Mapping[str, Any] = next((node.meta[_MODULES] for node in _beside(run[0], "prev")), {})
+        after: Mapping[str, Any] = next((node.meta[_MODULES] for node in _beside(run[-1], "next")), {})
+        stacks = [node.meta[_MODULES] for node in run]
+        last = {name: place for place, stack in enumerate((*stacks, after)) for name in stack}
+        for place, (node, stack) in enumerate(zip(run, stacks)):
+            going_on = _going_on(before, last, place)
+            if [*stack][: len(going_on)] != [*going_on]:
+                node.meta[_MODULES] = stack = going_on
+            before = stack
+
+
+def _going_on(stack: Mapping[str, Any], last: Mapping[str, int], place: int) -> dict[str, Any]:
+    """The outermost modules of a stack that have calls behind a place."""
+    return dict(takewhile(lambda module: last.get(module[0], -1) > place, stack.items()))
+
+
+def _runs(made: Sequence[fx.Node]) -> Iterator[list[fx.Node]]:
+    """The nodes of which modules are known, as lists of those between which there is no other one."""
+    run: list[fx.Node] = []
+    for node in made:
+        if _MODULES in node.meta:
+            if run and next(_beside(node, "prev"), None) is not run[-1]:
+                yield run
+                run = []
+            run.append(node)
+    if run:
+        yield run
+
+
+def _beside(node: fx.Node, side: Literal["prev", "next"]) -> Iterator[fx.Node]:
+    """The nodes of which modules are known on one side of a node, the nearest first."""
+    while (node := getattr(node, side)).op != "root":
+        if _MODULES in node.meta:
+            yield node
 
 
 def chooses_layout(node: Node) -> bool:
