@@ -23,6 +23,7 @@ LISTS: Final[dict[str, Any]] = {
         "variance(axis=(0, 1), unbiased=True)": "multiply variance",
         "logsumexp(axis=(0, 1))": "add exp isinf log max squeeze subtract sum where",
         "cumsum(axis=0, exclusive=True)": "cumsum",
+        "topk(k=1, axis=1, sorted=False)": "topk",
         "nn.attention(scale=0.5)": "broadcast_to nn.attention",
         "nn.attention(enable_gqa=True)": "nn.attention repeat",
         "nn.adaptive_max_pool3d(output_size=1)": "max",

@@ -29,6 +29,7 @@ LISTS: Final[dict[str, Any]] = {
         "take": "floor_mod take",
         "gather(axis=-1)": "gather strided_slice",
         "scatter(axis=1)": "scatter strided_slice",
+        "topk(k=1, axis=1, sorted=False)": "topk",
         "sum(axis=(0, 1, 2), exclude=True)": "expand_dims sum",
         "sum(axis=0)": "cast sum",
         "sum #2": "expand_dims sum",

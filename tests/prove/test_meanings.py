@@ -27,8 +27,11 @@ from gsl.verify.choices import Coverage, Dead, Random
 from gsl.verify.instance import generate
 from tests.prove.numbers import FUNCTIONS, Numbers
 
-OPEN = ("argmax", "argmin", "nn.max_pool2d", "nn.pad", "power", "full", "matrix_set_diag", "squeeze", "strided_slice")
-"""The operators of which some examples are not covered: modes, several axes, and what is more than a matrix."""
+OPEN = (
+    "argmax", "argmin", "cumsum", "nn.max_pool2d", "nn.pad", "power", "full", "matrix_set_diag", "squeeze",
+    "strided_slice",
+)  # fmt: skip
+"""The operators of which some examples are not covered: modes, several axes, dtypes of sums, what is more than a matrix."""
 PLACES = 6
 """So many elements of each result are compared."""
 OTHERS = ("sigmoid", "sin", "less", "where", "nn.leaky_relu", "expm1", "clip")
