@@ -31,7 +31,7 @@ OPEN = (
     "argmax", "argmin", "cumsum", "nn.max_pool2d", "nn.pad", "power", "full", "matrix_set_diag", "squeeze",
     "strided_slice",
 )  # fmt: skip
-"""The operators of which some examples are not covered: modes, several axes, dtypes of sums, what is more than a matrix."""
+"""The operators of which some examples are not covered: modes, several axes, dtypes of sums, more than a matrix."""
 PLACES = 6
 """So many elements of each result are compared."""
 OTHERS = ("sigmoid", "sin", "less", "where", "nn.leaky_relu", "expm1", "clip")
