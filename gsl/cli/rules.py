@@ -267,7 +267,7 @@ def _module(place: str) -> FoundRules:
 
 
 def _is_folder(module: ModuleType) -> bool:
-    """Whether a module is a folder without code of its own, which Python imports as well."""
+    """True for a folder without code of its own, which Python imports as a module."""
     return getattr(module, "__file__", None) is None and hasattr(module, "__path__")
 
 

@@ -103,7 +103,6 @@ class _Parts:
             self.numbers[term.key] = found
         return found
 
-
     def ends(self, number: int) -> tuple[float | Fraction, float | Fraction]:
         """Numbers that a part is not less than, and not more than."""
         term = self.terms[number]
