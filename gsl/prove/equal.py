@@ -42,7 +42,6 @@ def equal(algebra: TermAlgebra, left: SumTerm, right: SumTerm, given: tuple[Rela
     return not (rest or others) or same_value(algebra, SumTerm(tuple(others)), SumTerm(tuple(rest)))
 
 
-
 def alike(algebra: TermAlgebra, left: Term, right: Term, given: tuple[Relation, ...] = ()) -> bool:
     """True if two terms are equal."""
     if left.coefficient != right.coefficient or len(left.factors) != len(right.factors):

@@ -91,8 +91,8 @@ def _largest(algebra: TermAlgebra, *values: SumTerm) -> SumTerm | None:
     parts = [part for _, part in sorted(flat.items()) if part.constant is None]
     if known:
         least = constant(max(part.constant or Fraction(0) for part in known))
-        if not any(_is_atleast_of(algebra, part, least) for part in parts):
-            parts = [*(part for part in parts if not _is_atleast_of(algebra, least, part)), least]
+        if not any(_is_at_least(algebra, part, least) for part in parts):
+            parts = [*(part for part in parts if not _is_at_least(algebra, least, part)), least]
     outer = _common(algebra, parts)
     if len(parts) == 1 or outer is None:
         return parts[0] if len(parts) == 1 else algebra.opaque("max", parts)
@@ -100,7 +100,7 @@ def _largest(algebra: TermAlgebra, *values: SumTerm) -> SumTerm | None:
     return algebra.times(SumTerm((outer,)), algebra.apply("max", *map(algebra.renewed, left)))
 
 
-def _is_atleast_of(algebra: TermAlgebra, value: SumTerm, other: SumTerm) -> bool:
+def _is_at_least(algebra: TermAlgebra, value: SumTerm, other: SumTerm) -> bool:
     return is_positive(algebra, algebra.add(value, algebra.negative(other)), strictly=False)
 
 

@@ -85,8 +85,9 @@ def _infer_opaque(model: ir.Model, op: Op, operands: tuple[Node, ...], attrs: Ma
     names: dict[SymDim, str] = {}
     outputs = _fewest_outputs(model, op)
     try:
-        name_of: NameOf = lambda size: names.setdefault(size, f"gsl_{len(names)}")  # noqa: E731
-        alone = _alone(model, op, operands, attrs, outputs or 1, name_of)
+        alone = _alone(
+            model, op, operands, attrs, outputs or 1, lambda size: names.setdefault(size, f"gsl_{len(names)}")
+        )
         if outputs is not None:
             _check(alone)
         type, shape = _inferred(alone).get("y0", (None, None))
