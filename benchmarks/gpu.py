@@ -33,6 +33,11 @@ BUDGET = 10.0
 """The seconds that `gsl.optimize` has for a model."""
 STAGES = (book.NORMAL, book.IDIOMS, book.HALVES, RuleSet(book.OPTIMISING), book.GPU)
 EXPORT = "exported"
+ALL = "and `GPU`"
+COSTS = ("measured", "kernels")
+OPTIMISED = "`gsl.optimize`, {}"
+BUILT = (ALL, *map(OPTIMISED.format, COSTS))
+"""The forms with kernels of GSL, which run as ``wl.build()`` makes them."""
 GPU = torch.device("cuda")
 Call = Callable[[], torch.Tensor]
 
@@ -62,14 +67,16 @@ def forms(wl: Workload) -> dict[str, Call]:
         "`BOOK`": applied(wl, (book.BOOK,)),
         "`NORMAL`, `IDIOMS`": applied(wl, STAGES[:2]),
         "and `HALVES`, `OPTIMISING`": applied(wl, STAGES[:4]),
-        "and `GPU`": applied(wl, STAGES),
+        ALL: applied(wl, STAGES),
     }
-    for cost in ("measured", "kernels"):
+    for cost in COSTS:
         with alone():
             optimised = gsl.optimize(wl, budget=BUDGET, cost=cost)
         print(optimised.report, flush=True)
-        made[f"`gsl.optimize`, {cost}"] = optimised.workload
-    programs: dict[str, Any] = {name: each.exported.module() for name, each in made.items()}
+        made[OPTIMISED.format(cost)] = optimised.workload
+    programs: dict[str, Any] = {
+        name: each.program.build() if name in BUILT else each.exported.module() for name, each in made.items()
+    }
     programs["`torch.compile`"] = torch.compile(wl.exported.module())
     programs["rules, then `torch.compile`"] = torch.compile(made["and `HALVES`, `OPTIMISING`"].exported.module())
     calls = {name: partial(_first, program, inputs) for name, program in programs.items()}

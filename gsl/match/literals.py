@@ -61,7 +61,8 @@ def equal_literal(wanted: Any, actual: Any) -> bool:
     if hasattr(wanted, "shape") and values.shape != tuple(actual.shape):
         return False  # an array is a tensor of that shape; only a number stands for any
     if "int" in kind:
-        return numpy.array_equal(numpy.broadcast_to(values, tuple(actual.shape)), numpy.asarray(actual))
+        found = actual.cpu() if hasattr(actual, "cpu") else actual  # NumPy reads nothing of another device
+        return numpy.array_equal(numpy.broadcast_to(values, tuple(actual.shape)), numpy.asarray(found))
     if values.dtype.kind not in "biuf":
         return False
     filled = actual.new_tensor(values) if hasattr(actual, "new_tensor") else values.astype(actual.dtype)

@@ -27,6 +27,7 @@ class FxReader:
         self.root = leaves.root
         self.values = values
         self._read: dict[fx.Node, Canon | None] = {}
+        self._numbers: set[torch.device | None] | None = None
 
     def module(self, node: fx.Node) -> torch.nn.Module:
         """The module that a ``call_module`` calls."""
@@ -66,9 +67,18 @@ class FxReader:
             if not any(isinstance(each, (torch.device, str)) for each in (*node.args, *node.kwargs.values())):
                 return False
             found = set(devices[:2])
+        elif node.target in _NUMBERS:
+            found = set(devices[:1]) | self._devices_of_numbers(node.graph)
         else:
             found = {devices[0], torch.get_default_device()}
         return None in found or len(found) > 1
+
+    def _devices_of_numbers(self, graph: fx.Graph) -> set[torch.device | None]:
+        """The devices of the tensors without axes that a graph makes of numbers."""
+        if self._numbers is None:
+            values = [self.values.value(node) for node in graph.nodes if node.target in _NUMBERS]
+            self._numbers = {device_of(value) for value in values if getattr(value, "ndim", 0) == 0}
+        return self._numbers
 
     def _read_call(self, node: fx.Node) -> Canon | None:
         if self.is_elsewhere(node):
@@ -180,7 +190,12 @@ _NEW: Final = (
 )  # fmt: skip
 """Calls that make a tensor on the device of another one."""
 
-PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW))
+_NUMBERS: Final = (
+    torch.scalar_tensor, torch.ops.aten.scalar_tensor.default, torch.full, torch.ops.aten.full.default, torch.tensor,
+)  # fmt: skip
+"""Calls that make a tensor of a number."""
+
+PLACING: Final = frozenset((*_BY_TENSOR, *_LIKE_FIRST, *_NEW, *_NUMBERS))
 
 _ADDS: Final = frozenset(
     (

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, Final, Literal
 
@@ -16,7 +18,7 @@ from torch.fx.graph import _illegal_names
 from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.core.store import unique
-from gsl.front.fx import spellings
+from gsl.front.fx import masks, spellings
 from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.fakes import Fakes
@@ -29,7 +31,7 @@ from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.lower import lowered
 from gsl.front.fx.spellings.table import Dialect, Native
 from gsl.front.fx.values import is_elsewhere, is_scalar, keeps_elements, type_of_value
-from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TupleType, Type, op_name
+from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import TABLE, OperatorName
 
@@ -161,16 +163,26 @@ class FxWriter:
 
     def _dense(self, operand: Any) -> fx.Node:
         """A dense copy of an operand of a kept call."""
-        copy, layout = torch.ops.aten.clone.default, {"memory_format": torch.contiguous_format}
-        new = self.add("call_function", copy, (operand,), layout, self.name("clone"))
-        self.fakes.record(new, self.fakes.values.type_of(self.fakes.values.value(operand)))
-        return new
+        layout = {"memory_format": torch.contiguous_format}
+        return self._beside(torch.ops.aten.clone.default, (operand,), layout, self._type(operand))
 
-    def _lacks_rows(self, mask: Any) -> bool:
-        """True for a mask that does not lie row by row on an accelerator. Kernels of attention there take no other one,
-        and torch computes step by step without them, which takes ten times as long."""
-        is_node = isinstance(mask, fx.Node)
-        return is_node and is_elsewhere(self.fakes.values.value(mask)) and not self.fakes.has_rows(mask)
+    def _raised(self, mask: fx.Node) -> fx.Node:
+        """A mask without numbers that are too low, by operators that remain when all others are decomposed."""
+        aten, type = torch.ops.aten, self._type(mask)
+        truth = None if type is None else TensorType(type.shape, "bool")
+        hidden = self._beside(aten.eq.Scalar, (mask, -math.inf), {}, truth)
+        low = self._beside(aten.clamp.default, (mask, masks.LOWEST), {}, type)
+        return self._beside(aten.where.self, (hidden, mask, low), {}, type)
+
+    def _type(self, operand: Any) -> TensorType | None:
+        type = self.fakes.values.type_of(self.fakes.values.value(operand))
+        return type if isinstance(type, TensorType) else None
+
+    def _beside(self, target: Any, args: Any, kwargs: dict[str, Any], type: TensorType | None) -> fx.Node:
+        """A new native node of a known type that stands for none of the view."""
+        new = self.add("call_function", target, args, kwargs, self.name("", "call_function", target))
+        self.fakes.record(new, type)
+        return new
 
     # ------------------------------------------------------------ new nodes
 
@@ -234,7 +246,7 @@ class FxWriter:
                 )
                 kwargs = {name: self._emit(arg, node, made) for name, arg in native.kwargs.items()}
                 if outermost and node.op == "nn.attention":
-                    args = (*args[:3], *[self._dense(arg) if self._lacks_rows(arg) else arg for arg in args[3:]])
+                    args = (*args[:3], *map(partial(self._mask, node), args[3:]))
                 kind = "call_method" if isinstance(native.target, str) else "call_function"
                 name = node.name if outermost else ""
                 new = self.create(kind, native.target, args, kwargs, name, node)
@@ -255,6 +267,15 @@ class FxWriter:
             case slice():
                 return slice(*(self._emit(part, node, made) for part in (native.start, native.stop, native.step)))
         return native
+
+    def _mask(self, call: Node, mask: Any) -> Any:
+        """A mask as kernels on an accelerator want it: without numbers that they take for minus infinity, and row by
+        row. They take no other one, and torch computes step by step without them, which takes ten times as long."""
+        if not (isinstance(mask, fx.Node) and is_elsewhere(self.fakes.values.value(mask))):
+            return mask
+        if masks.is_too_low(call.operands[3]):
+            mask = self._raised(mask)
+        return mask if self.fakes.has_rows(mask) else self._dense(mask)
 
     def _module_call(self, node: Node) -> Any:
         """A call of a new submodule: the one given as ``module``, or one built from the attributes."""

@@ -443,6 +443,38 @@ def test_rules_for_a_gpu(name: str, dtype: torch.dtype) -> None:
         torch.testing.assert_close(leaves(compiled(inputs)), leaves(model(inputs)), **TOLERANCE[dtype])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("way", ["added", "chosen"])
+def test_a_row_whose_places_are_all_hidden(way: str, dtype: torch.dtype) -> None:
+    """It has equal weights in the program, and in torch's kernels only if the number that hides them is not too low."""
+    lowest = torch.finfo(dtype).min
+
+    class Masked(nn.Module):
+        def forward(self, x: torch.Tensor, visible: torch.Tensor) -> torch.Tensor:
+            scores = x @ x.mT
+            added = torch.where(visible, 0.0, lowest).to(x.dtype) if way == "added" else None
+            return torch.softmax(torch.where(visible, scores, lowest) if added is None else scores + added, -1) @ x
+
+    visible = torch.rand(2, 1, 16, 16, device=GPU) > 0.3
+    visible[0, :, :3] = False
+    old = loaded("exported", Masked(), torch.randn(2, 4, 16, 8, device=GPU, dtype=dtype), visible)
+    for start in (old, Workload.from_exported(old.exported.run_decompositions(), old.example_inputs)):
+        new = rules.IDIOMS(start, iterative=True)
+        assert new.op_counts()["nn.attention"] == 1
+        old.compare(new, inputs=old.example_inputs, **TOLERANCE[dtype]).check()
+
+
+def test_numbers_in_tensors_are_found() -> None:
+    class Counted(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + torch.tensor(2, device=GPU) - torch.tensor([2, 2], device=GPU)
+
+    old = loaded("exported", Counted(), torch.arange(8, device=GPU).reshape(4, 2))
+    new = Subst(X + 2 - 2, X, name="gone")(old)
+    assert new.trace.count() == 1
+    old.compare(new).check()
+
+
 # ---------------------------------------------------------------- files
 
 

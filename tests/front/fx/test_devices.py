@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,8 +22,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import NotRewrittenWarning
+from gsl.front.fx import masks
 from gsl.front.fx.values import device_of
 from gsl.fx import Pass
+from gsl.match.literals import equal_literal
 from gsl.rules import IDIOMS, NORMAL
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.compiled import fresh
@@ -121,6 +124,92 @@ def test_a_mask_gets_dense_rows_on_an_accelerator(by_columns: bool, device: torc
         again = NORMAL(workload, iterative=True)
         assert again.trace.count() == 0
         assert sum("lies row by row" in refused.reason for refused in again.trace.refused) == copies
+
+
+LOWEST = torch.finfo(torch.float32).min
+SAFE, UNSAFE = True, False
+MASKS: dict[str, tuple[Callable[..., Any], torch.dtype, bool]] = {
+    "unknown": (lambda self, m: m, torch.float32, UNSAFE),
+    "half": (lambda self, m: m, torch.float16, SAFE),
+    "minus infinity": (lambda self, m: torch.where(m, 0.0, -torch.inf), torch.bool, SAFE),
+    "low": (lambda self, m: torch.where(m, 0.0, -1e30), torch.bool, SAFE),
+    "lowest": (lambda self, m: torch.where(m, 0.0, LOWEST), torch.bool, UNSAFE),
+    "lowest twice": (lambda self, m: torch.where(m, 0.0, -9e37) + torch.where(m.mT, 0.0, -9e37), torch.bool, UNSAFE),
+    "bounded": (lambda self, m: m.clamp(min=-1e4).mT.reshape(2, 5, 5) + 1.0, torch.float32, SAFE),
+    "bounded from above": (lambda self, m: m.clamp(max=0.0), torch.float32, UNSAFE),
+    "the larger": (lambda self, m: torch.maximum(m, m.clamp(min=-1.0)), torch.float32, SAFE),
+    "numbers": (lambda self, m: torch.ones_like(m, dtype=torch.float32) + m, torch.int64, SAFE),
+    "computed": (lambda self, m: torch.tanh(m) * LOWEST, torch.float32, UNSAFE),
+    "chosen": (lambda self, m: torch.zeros_like(m)[:, [0, 1, 2, 3, 4]], torch.float32, SAFE),
+}
+
+
+@pytest.mark.parametrize("decomposed", [False, True], ids=["exported", "decomposed"])
+@pytest.mark.parametrize("device", [CPU, META], ids=str)
+@pytest.mark.parametrize("name", MASKS)
+def test_a_new_mask_has_no_number_that_an_accelerator_takes_for_minus_infinity(
+    name: str, device: torch.device, decomposed: bool
+) -> None:
+    """Kernels multiply it by log2(e), and give zeros for a row whose places are all hidden by minus infinity."""
+    make, dtype, is_safe = MASKS[name]
+    model = module(lambda self, x, m: torch.softmax(x @ x.mT + make(self, m), -1) @ x)
+    x = torch.ones(2, 5, 4, device=device, dtype=torch.float16 if dtype is torch.float16 else torch.float32)
+    old = loaded("decomposed" if decomposed else "exported", model, x, torch.ones(2, 5, 5, device=device, dtype=dtype))
+    new = IDIOMS(NORMAL(old, iterative=True), iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    raised = [node for node in new.exported.graph.nodes if node.args[1:] == (masks.LOWEST,)]
+    assert len(raised) == (device == META and not is_safe)
+    found = op.Attention(X, Y, Y, mask := pat.Wildcard())
+    again = Subst(found, found.like(X + X, Y, Y, mask), name="again")(new)
+    assert again.trace.count() == 1  # what has been raised is not raised once more
+    assert sum(node.args[1:] == (masks.LOWEST,) for node in again.exported.graph.nodes) == len(raised)
+
+
+def test_a_mask_that_was_raised_hides_the_same_places() -> None:
+    model = module(lambda self, x, m: torch.softmax(x @ x.mT + m, -1) @ x)
+    old = Workload.from_torch(model, (meta(2, 5, 4), meta(2, 5, 5)))
+    graph = IDIOMS(NORMAL(old, iterative=True), iterative=True).exported.graph
+    _, mask, *calls, _, _ = graph.nodes
+    known: dict[Any, Any] = {mask: torch.tensor([0.5, -1e30, LOWEST, -torch.inf, torch.inf, torch.nan])}
+    for node in calls:
+        known[node] = node.target(*[known.get(arg, arg) for arg in node.args])
+    expected = torch.tensor([0.5, -1e30, masks.LOWEST, -torch.inf, torch.inf, torch.nan])
+    torch.testing.assert_close(known[calls[-1]], expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("devices", [(META, META), (META, CPU)], ids=["on one device", "on two"])
+def test_a_number_in_a_tensor_of_the_device_is_a_number(devices: tuple[torch.device, torch.device]) -> None:
+    """As decompositions write the number of ``masked_fill``; but two tensors of one number on two devices are two."""
+
+    def form(self: Any, x: torch.Tensor) -> Any:
+        first, last = (torch.scalar_tensor(2.0, device=device) for device in devices)
+        return torch.sigmoid(x) * first, torch.tanh(last)
+
+    number = partial(op.Full, shape=(), dtype="float32")
+    twice = Subst(op.Sigmoid(X) * number(2.0), op.Tanh(X) * number(3.0), name="twice")
+    old = Workload.from_torch(module(form), (meta(2, 3),))
+    new = twice(old)
+    assert new.trace.count("twice") == (devices[1] is META)
+    with torch.no_grad():
+        found = new.exported.module()(meta(2, 3))
+    assert [value.device for value in found] == [META, devices[1]]
+
+
+class Elsewhere:
+    """Integers that lie on a device of which NumPy reads nothing."""
+
+    shape, dtype = (2,), torch.int64
+
+    def cpu(self) -> torch.Tensor:
+        return torch.tensor([3, 3])
+
+    def __array__(self, *_: Any) -> Any:
+        raise TypeError("can't convert device type tensor to numpy")
+
+
+def test_integers_of_another_device_are_compared() -> None:
+    assert equal_literal(3, Elsewhere())
+    assert not equal_literal(2, Elsewhere())
 
 
 @pytest.mark.sweep(4)

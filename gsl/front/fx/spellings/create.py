@@ -66,14 +66,15 @@ def _tensor(c: BoundCall) -> Canon:
 
 
 def _of_number(c: BoundCall, shape: tuple[Any, ...]) -> Canon:
-    _plain(c)
+    """A tensor that is filled with a number. One without axes may lie anywhere (``gsl.front.fx.reader``)."""
+    (_plain if shape else _usual)(c)
     unread_unless(not isinstance(c.fill_value, float) or c.dtype is not None or _is_usual())
     dtype = "" if c.dtype is None else dtype_name(c.dtype)
     return Canon("full", (number(c.fill_value),), {"shape": shape, "dtype": dtype})
 
 
 def _scalar_tensor(c: BoundCall) -> Canon:
-    _plain(c)
+    _usual(c)
     return Canon("full", (number(c.s),), {"shape": (), "dtype": _dtype(c)})
 
 
