@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -64,6 +65,12 @@ ATTRS = ("strides", "padding", "dilation", "groups", "data_layout", "kernel_layo
 def convolution() -> pat.OneOf:
     """One of the convolutions, the same wherever the object is used."""
     return pat.OneOf("nn.conv1d", "nn.conv2d", "nn.conv3d")
+
+
+def zero_where_hidden(x: pat.Pattern, mask: pat.Pattern) -> pat.Pattern:
+    """Attention with a mask that is added, of which rows are 0 where minus infinity hides all places."""
+    hidden = op.Equal(mask, -math.inf)
+    return op.Where(op.All(hidden, axis=(mask.ndim - 1,), keepdims=True, exclude=False), 0.0, x)
 
 
 def weight() -> pat.Alt:

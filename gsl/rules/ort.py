@@ -15,9 +15,10 @@ import numpy as np
 
 from gsl import attr, op, pat
 from gsl.match import Match
+from gsl.match.masks import may_hide_rows
 from gsl.operators import ort
 from gsl.rewrite import RuleSet
-from gsl.rules.common import RuleSides, rule, same_dtype, same_type
+from gsl.rules.common import RuleSides, rule, same_dtype, same_type, zero_where_hidden
 from gsl.rules.idioms import IDIOMS
 
 FLOATS = ("float16", "float32")
@@ -185,7 +186,8 @@ def attention_sides(mask: pat.Wildcard | None) -> RuleSides:
     operands = q, k, v = [pat.Wildcard(ndim=4) for _ in range(3)]
     extra = () if mask is None else (mask,)
     found = op.Attention(*operands, *extra, enable_gqa=False, **({} if mask is None else {"is_causal": False}))
-    whole = op.Reshape(op.Transpose(found, axes=(0, 2, 1, 3)), ndim=3)
+    kept = found if mask is None else pat.Alt(zero_where_hidden(found, mask), found)
+    whole = op.Reshape(op.Transpose(kept, axes=(0, 2, 1, 3)), ndim=3)
     together = whole.shape == attr.Tuple(q.shape[0], q.shape[2], v.shape[1] * v.shape[3])
     fits = attr.all([together, attr.In(q.dtype, FLOATS), *[x.shape[:2] == q.shape[:2] for x in (k, v)]])
     heads, attrs = list(map(joined, operands)), {"num_heads": q.shape[1], "scale": found.scale}
@@ -194,8 +196,17 @@ def attention_sides(mask: pat.Wildcard | None) -> RuleSides:
     front = attr.Cond(mask.ndim == 3, attr.Tuple(1) + mask.shape[:1], attr.Tuple(1, 1))
     lead = attr.Cond(mask.ndim == 4, mask.shape[:2], front)
     full = op.BroadcastTo(mask, shape=lead + attr.Tuple(q.shape[2], k.shape[2]))
-    fits &= same_dtype(q, mask)
-    return whole, ort.masked_attention(*heads, full, **attrs), fits
+    made = ort.masked_attention(*heads, full, **attrs)
+    rows = op.Reshape(full, newshape=lead[:1] + attr.Tuple(q.shape[2], k.shape[2]))
+
+    def has_rows(match: Match) -> bool | str:
+        shape = match[mask].shape or ()
+        return not may_hide_rows(match[mask]) or shape[-3:-2] in ((), (1,)) or "a mask of each head may hide rows"
+
+    def zeroed(match: Match) -> pat.Pattern:
+        return zero_where_hidden(made, rows) if may_hide_rows(match[mask]) else made
+
+    return whole, zeroed, fits & same_dtype(q, mask), has_rows
 
 
 def scaled_sides(

@@ -18,7 +18,7 @@ from torch.fx.graph import _illegal_names
 from gsl.errors import FrontEndError, nearest
 from gsl.front.core.handle import handle_of, is_literal, origins
 from gsl.front.core.store import unique
-from gsl.front.fx import masks, spellings
+from gsl.front.fx import spellings
 from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.fakes import Fakes
@@ -33,6 +33,7 @@ from gsl.front.fx.spellings.table import Dialect, Native
 from gsl.front.fx.values import is_elsewhere, is_scalar, keeps_elements, type_of_value
 from gsl.graph import GETITEM, TUPLE, Node, Op, SymDim, TensorType, TupleType, Type, op_name
 from gsl.graph.subgraph import Subgraph
+from gsl.match import masks
 from gsl.spec import TABLE, OperatorName
 
 _MODULES: Final = "nn_module_stack"

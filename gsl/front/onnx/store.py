@@ -44,6 +44,8 @@ class OnnxStorer(Storer, spellings.OnnxTarget):
         Storer.__init__(self, graph)
         self.old = model
         self._literals: dict[Any, ir.Value] = {}
+        self._nodes: dict[ir.Value, Node] = {}
+        """The nodes of the view whose values were operands of new calls."""
         self._made: list[NewNode] = []
         """The new nodes of the call that is written."""
         self._places: dict[Node, ir.Value] = {}
@@ -143,6 +145,15 @@ class OnnxStorer(Storer, spellings.OnnxTarget):
         if found is None and (old := self._same.get(node)) is not None:
             found = self.values[node] = self._known(node, self._all_own(node, old))
         return super().value(node) if found is None else found
+
+    def operand(self, node: Node) -> Any:
+        found = super().operand(node)
+        if isinstance(found, ir.Value):
+            self._nodes[found] = node
+        return found
+
+    def node_of(self, value: ir.Value) -> Node | None:
+        return self._nodes.get(value)
 
     def _all_own(self, node: Node, native: Any) -> Any:
         """The value that is written for a native value, or those for all that a native node computes."""

@@ -16,7 +16,7 @@ import numpy as np
 from gsl import attr, op, pat
 from gsl.match import Match
 from gsl.pat import walk
-from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule, same_dtype
+from gsl.rules.common import FLOATS, HALF_DTYPES, RuleSides, rule, same_dtype, zero_where_hidden
 
 LOWEST = -1e30
 """The largest value that hides a place even in a row of which all places are hidden: scores are lost beside it."""
@@ -202,7 +202,7 @@ def hidden(shape: tuple[int, ...]) -> Any:
 
 def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
     """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention, or
-    exports it to ONNX."""
+    exports it to ONNX; or weights as they are."""
     visible = op.Any(op.LogicalNot(op.Equal(scores, -math.inf)), axis=(soft.ndim - 1,), keepdims=True)
     return pat.Alt(
         op.Where(op.LogicalNot(visible), op.FullLike(soft, 0), soft), op.Where(op.IsNan(soft), 0.0, soft), soft
@@ -257,12 +257,12 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     targets = []
     for each in taken:
         operands = query, key, with_lead(each.pattern, lead, after)
-        found = pat.Cond(
-            scores.masked,
-            op.Attention(*operands, mask, scale=scores.scale),
-            op.Attention(*operands, scale=scores.scale),
-        )
-        whole_found = pat.Cond(lead == after, found, op.Reshape(found, newshape=after + each.rows))
+        masked_found = op.Attention(*operands, mask, scale=scores.scale)
+        # Attention itself has zeros there, but not that of Relax and onnxruntime.
+        zeroed = pat.Match(whole, [masked_found, zero_where_hidden(masked_found, mask), masked_found])
+        alone = pat.Cond(mask.ndim == 0, masked_found, zeroed)
+        kept_found = pat.Cond(scores.masked, alone, op.Attention(*operands, scale=scores.scale))
+        whole_found = pat.Cond(lead == after, kept_found, op.Reshape(kept_found, newshape=after + each.rows))
         targets.append(pat.Match(each.product, [whole_found, turned(whole_found)]))
     conditions = [
         (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALF_DTYPES) & (back.dtype == q.dtype)),

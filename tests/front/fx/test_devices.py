@@ -22,9 +22,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import NotRewrittenWarning
-from gsl.front.fx import masks
 from gsl.front.fx.values import device_of
 from gsl.fx import Pass
+from gsl.match import masks
 from gsl.match.literals import equal_literal
 from gsl.rules import IDIOMS, NORMAL
 from tests.helpers.book import EVERY_RULE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, Final
 
@@ -10,6 +11,7 @@ from gsl.front.onnx.spellings.reading import OnnxCall, OnnxUnread, is_float, is_
 from gsl.front.onnx.spellings.writing import OnnxLowering, row
 from gsl.front.tree import Canon
 from gsl.graph import Dim
+from gsl.match.masks import LOWEST, is_too_low
 from gsl.spec.normalise import spatial
 
 # ---------------------------------------------------------------- products
@@ -146,11 +148,19 @@ def _attention(
     if w.opset >= 23 and all(len(shape) == 4 and 0 not in shape for shape in shapes) and (scale is None or scale > 0):
         attrs: dict[str, Any] = {} if scale is None else {"scale": float(scale)}
         attrs |= {"is_causal": 1} if is_causal else {}
-        masks = () if mask is None else (_of_all_places(w, mask, query, key),)
+        masks = () if mask is None else (_of_all_places(w, _raised(w, mask), query, key),)
         return w.call("Attention", query, key, value, *masks, **attrs)
     if enable_gqa:
         key, value = all_heads(w, query, key, value)
     return attention(w, query, key, value, mask, scale, is_causal)
+
+
+def _raised(w: OnnxLowering, mask: Any) -> Any:
+    """A mask without numbers that onnxruntime takes for minus infinity."""
+    node = w.target.node_of(mask)
+    if node is None or not is_too_low(node):
+        return mask
+    return w.write("where", w.write("equal", mask, -math.inf), mask, w.write("maximum", mask, LOWEST))
 
 
 def _of_all_places(w: OnnxLowering, mask: Any, query: Any, key: Any) -> Any:

@@ -37,6 +37,10 @@ class OnnxTarget:
         """The type of a value."""
         return self._types.get(value)
 
+    def node_of(self, value: ir.Value) -> Node | None:
+        """The node of the view whose value is an operand; ``None`` where that is not known."""
+        return None
+
     def note(self, value: ir.Value, type: Type | None) -> ir.Value:
         """Note the type of a new value."""
         self._types[value] = type
