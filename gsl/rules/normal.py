@@ -21,10 +21,14 @@ No rule moves elements that were not moved before, and none makes two products o
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from gsl import attr, op, pat
 from gsl.match import Match
+from gsl.match.literals import known_value
 from gsl.rewrite import RuleSet
 from gsl.rules import layout
 from gsl.rules.common import (
@@ -210,6 +214,39 @@ def where_broadcast() -> RuleSides:
     c, x, y = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
     chosen = op.Where(op.BroadcastTo(c), x, y)
     return chosen, chosen.like(c, x, y), (x.shape == chosen.shape) | (y.shape == chosen.shape)
+
+
+def where_known(truth: bool) -> RuleSides:
+    """A choice by a tensor all of whose elements are true, or all false; what is chosen has the type of the result."""
+    leaves = pat.Param(dtype="bool"), pat.Const(dtype="bool")
+    c, x, y = pat.Alt(*leaves), pat.Wildcard(), pat.Wildcard()
+    whole, chosen = op.Where(c, x, y), x if truth else y
+
+    def is_known(match: Match) -> bool | str:
+        value = known_value(match[c])
+        is_alike = value is truth or (hasattr(value, "all") and bool((value == truth).all()))
+        return is_alike or f"not all elements of %{match[c].name} are {truth}"
+
+    is_known.values = dict.fromkeys(leaves, partial(np.full, fill_value=truth))  # type: ignore[attr-defined]
+    return whole, chosen, same_type(whole, chosen), is_known
+
+
+@rule()
+def where_true() -> RuleSides:
+    """where(c, x, y) = x
+
+    For a weight or a literal c all of whose elements are true, where x has the shape and the dtype of the result.
+    """
+    return where_known(True)
+
+
+@rule()
+def where_false() -> RuleSides:
+    """where(c, x, y) = y
+
+    As where-true, for a c all of whose elements are false.
+    """
+    return where_known(False)
 
 
 @rule(priority=2)
@@ -501,8 +538,8 @@ NORMAL = RuleSet(
         multiply_one, divide_one, add_zero, subtract_zero,
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic, layout.concat_concat,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
-        transpose_reshape, transpose_units, where_broadcast, lent_shape, reduce_keepdims, einsum_product,
-        power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,
+        transpose_reshape, transpose_units, where_broadcast, where_true, where_false, lent_shape, reduce_keepdims,
+        einsum_product, power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,
         linear_bias, conv_bias, dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
     ],

@@ -16,6 +16,7 @@ from gsl.graph import LEAVES, Graph, Node
 from gsl.rewrite.cse import frozen
 from gsl.rules import NORMAL, RULES
 from tests.helpers.models import MODELS
+from tests.helpers.nets import Net
 from tests.rules.harness import Build, build, largest_error, shown
 from tests.verify.wrong_rules.table import UNDRAWN
 
@@ -270,6 +271,23 @@ class Lending(torch.nn.Module):
 
 
 LENT = (torch.randn(4, 4), torch.arange(16.0).reshape(2, 8))
+
+
+def test_a_choice_that_is_known_is_gone() -> None:
+    """Unless what is chosen has another shape or dtype than the choice."""
+    ones, some = torch.ones(3, 3, dtype=torch.bool), torch.eye(3, dtype=torch.bool)
+
+    def function(self: Net, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            torch.where(self.ones, x, y), torch.where(self.none, x, y), torch.where(self.some, x, y),
+            torch.where(self.none, x, y[0]), torch.where(self.ones, x, y.double()), torch.where(self.ones[0, 0], x, y),
+        )  # fmt: skip
+
+    model = Net(function, ones=ones, none=~ones, some=some)
+    old = Workload.from_torch(model, (torch.randn(3, 3), torch.randn(3, 3)))
+    new = NORMAL(old, iterative=True)
+    assert new.trace.summary() == {"where-true": 1, "where-false": 1}
+    old.compare(new).check()
 
 
 def test_a_tensor_that_lends_its_shape_is_not_used_for_it() -> None:

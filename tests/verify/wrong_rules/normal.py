@@ -176,6 +176,22 @@ def _() -> RuleSides:
     return chosen, chosen.like(c, y, x), (x.shape == chosen.shape) & same_type(x, y)
 
 
+@wrong("where-true", condition="", examples=20)
+def _() -> RuleSides:
+    """the other choice"""
+    c, x, y = pat.Param(dtype="bool"), pat.Wildcard(), pat.Wildcard()
+    whole = op.Where(c, x, y)
+    return whole, y, same_type(whole, y)
+
+
+@wrong("where-false", condition="", examples=20)
+def _() -> RuleSides:
+    """a condition that is no weight"""
+    c, x, y = pat.Wildcard(dtype="bool"), pat.Wildcard(), pat.Wildcard()
+    whole = op.Where(c, x, y)
+    return whole, y, same_type(whole, y)
+
+
 @wrong("einsum-product", condition="", examples=20)
 def _() -> RuleSides:
     """the result not transposed"""
