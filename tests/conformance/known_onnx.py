@@ -34,6 +34,7 @@ LISTS: Final[dict[str, Any]] = {
         "cumsum(axis=0, exclusive=True)": "cast cumsum",
         "matmul(out_dtype=int32)": "cast matmul",
         "nn.dense(out_dtype=float32)": "cast nn.dense",
+        "nn.attention(scale=0.5)": "equal maximum nn.attention where",  # of a mask of which nothing is known
         "nn.conv2d(data_layout=NHWC, kernel_layout=HWIO)": "nn.conv2d transpose",
         "nn.conv2d(out_dtype=float32)": "cast nn.conv2d",
         "nn.max_pool2d(pool_size=3, strides=2, ceil_mode=True, layout=NHWC)": "nn.max_pool2d transpose",

@@ -75,6 +75,23 @@ def test_in_onnx(name: str, opset: int) -> None:
     check(old, FASTEST(found, iterative=True), inputs)
 
 
+def test_a_mask_of_several_layers_is_raised_once_in_onnx() -> None:
+    pytest.importorskip("onnxruntime")
+
+    def function(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = (x @ x.mT + m).softmax(-1) @ x
+        return x
+
+    inputs = torch.randn(2, 2, 5, 4), program("the lowest number, added")[1][1]
+    exported = torch.onnx.export(Of(function), inputs, dynamo=True, opset_version=23, verbose=False)
+    assert exported is not None
+    old = Workload.from_onnx(exported.model_proto, inputs)
+    new = FOUND(old, iterative=True)
+    assert (new.op_counts()["nn.attention"], new.op_counts()["maximum"]) == (3, 1)
+    check(old, new, inputs)
+
+
 @pytest.mark.parametrize("heads", [1, 2])
 def test_attention_of_onnx_itself(heads: int) -> None:
     """Its rows are 0 there, and those of onnxruntime's own operator NaN, which has no heads by themselves behind it."""

@@ -73,6 +73,8 @@ class FxWriter:
         """The names of new nodes. The name of an old node is only taken by a node that has the same value."""
         self._made: list[fx.Node] = []
         """The new nodes, in the order of the graph."""
+        self._raised: dict[fx.Node, fx.Node] = {}
+        """The masks with numbers that are too low, each with the one that is made of it."""
 
     def close(self) -> None:
         """Keep the modules around calls whole, and forget the data for writing: it refers to this object, which would
@@ -167,7 +169,7 @@ class FxWriter:
         layout = {"memory_format": torch.contiguous_format}
         return self._beside(torch.ops.aten.clone.default, (operand,), layout, self._type(operand))
 
-    def _raised(self, mask: fx.Node) -> fx.Node:
+    def _raise(self, mask: fx.Node) -> fx.Node:
         """A mask without numbers that are too low, by operators that remain when all others are decomposed."""
         aten, type = torch.ops.aten, self._type(mask)
         truth = None if type is None else TensorType(type.shape, "bool")
@@ -275,7 +277,9 @@ class FxWriter:
         if not (isinstance(mask, fx.Node) and is_elsewhere(self.fakes.values.value(mask))):
             return mask
         if masks.is_too_low(call.operands[3]):
-            mask = self._raised(mask)
+            if mask not in self._raised:
+                self._raised[mask] = self._raise(mask)
+            mask = self._raised[mask]
         return mask if self.fakes.has_rows(mask) else self._dense(mask)
 
     def _module_call(self, node: Node) -> Any:

@@ -165,6 +165,17 @@ def test_a_new_mask_has_no_number_that_an_accelerator_takes_for_minus_infinity(
     assert sum(node.args[1:] == (masks.LOWEST,) for node in again.exported.graph.nodes) == len(raised)
 
 
+def test_a_mask_of_several_layers_is_raised_once() -> None:
+    def form(self: Any, x: torch.Tensor, m: torch.Tensor) -> Any:
+        for _ in range(3):
+            x = torch.softmax(x @ x.mT + m, -1) @ x
+        return x
+
+    new = IDIOMS(NORMAL(Workload.from_torch(module(form), (meta(2, 5, 4), meta(2, 5, 5))), iterative=True))
+    assert new.op_counts()["nn.attention"] == 3
+    assert sum(node.args[1:] == (masks.LOWEST,) for node in new.exported.graph.nodes) == 1
+
+
 def test_a_mask_that_was_raised_hides_the_same_places() -> None:
     model = module(lambda self, x, m: torch.softmax(x @ x.mT + m, -1) @ x)
     old = Workload.from_torch(model, (meta(2, 5, 4), meta(2, 5, 5)))

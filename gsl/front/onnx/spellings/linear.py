@@ -160,7 +160,10 @@ def _raised(w: OnnxLowering, mask: Any) -> Any:
     node = w.target.node_of(mask)
     if node is None or not is_too_low(node):
         return mask
-    return w.write("where", w.write("equal", mask, -math.inf), mask, w.write("maximum", mask, LOWEST))
+    if mask not in w.target.raised:
+        hidden, low = w.write("equal", mask, -math.inf), w.write("maximum", mask, LOWEST)
+        w.target.raised[mask] = w.write("where", hidden, mask, low)
+    return w.target.raised[mask]
 
 
 def _of_all_places(w: OnnxLowering, mask: Any, query: Any, key: Any) -> Any:

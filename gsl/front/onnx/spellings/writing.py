@@ -28,6 +28,8 @@ class OnnxTarget:
         self._types: dict[ir.Value, Type | None] = {}
         self.turned: dict[ir.Value, tuple[ir.Value, Sequence[int]]] = {}
         """The new values that are others with their axes in another order, with those and that order."""
+        self.raised: dict[ir.Value, ir.Value] = {}
+        """The masks with numbers that are too low for onnxruntime, each with the one that was made of it."""
         self.inputs = tuple(inputs)
         """The inputs of the model, with their types."""
         self._sizes: dict[Any, ir.Value] = {}
