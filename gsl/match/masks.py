@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from gsl.graph import CONST, PARAM, TUPLE, Node, TensorType
@@ -16,8 +16,8 @@ LOWEST: Final = -1e38
 mask by log2(e), for which the lowest ones of float32 and bfloat16 are too low: where such a number hides all places of
 a row, they take the row for one without weights, and not for one of equal weights."""
 
-_LEAST: Final = {"float16": -65504.0, "bfloat16": -math.inf, "float32": -math.inf, "float64": -math.inf}
-"""The lowest numbers of floating dtypes; minus infinity for those that are lower than ``LOWEST``."""
+_LEAST: Final = {"float16": -65504.0}
+"""The lowest number of a dtype that has none lower than ``LOWEST``."""
 
 _DEEPEST: Final = 32
 """The number of calls that are looked at one above the other."""
@@ -30,10 +30,12 @@ class Numbers:
     least: float
     """None of them is lower, but for minus infinity; minus infinity where that is not known."""
     infinite: int
-    """0 if none of them is minus infinity, 1 if not all along the last axis are, and 2 if they may be."""
+    """0 if none of them is minus infinity, 1 if some are, but never all along the last axis, and 2 if all may be."""
+    unbounded: bool = False
+    """True if some may be plus infinity."""
 
 
-_UNKNOWN: Final = Numbers(-math.inf, 2)
+_UNKNOWN: Final = Numbers(-math.inf, 2, unbounded=True)
 _FINITE: Final = Numbers(-math.inf, 0)
 _POSITIVE: Final = Numbers(0.0, 0)
 
@@ -57,9 +59,9 @@ def may_hide_rows(mask: Node) -> bool:
 
 def _numbers(node: Node, known: dict[Node, Numbers], depth: int) -> Numbers:
     if node not in known:
-        least = _LEAST.get(node.type.dtype) if isinstance(node.type, TensorType) else -math.inf
-        found = _found(node, known, depth) if least is not None else Numbers(-float(2**63), 0)
-        known[node] = Numbers(max(found.least, -math.inf if least is None else least), found.infinite)
+        dtype = node.type.dtype if isinstance(node.type, TensorType) else "float32"
+        found = _found(node, known, depth) if "float" in dtype else Numbers(-float(2**63), 0)
+        known[node] = replace(found, least=max(found.least, _LEAST.get(dtype, -math.inf)))
     return known[node]
 
 
@@ -72,16 +74,18 @@ def _found(node: Node, known: dict[Node, Numbers], depth: int) -> Numbers:
         return _BOUNDED[node.op]
     parts = [_numbers(part, known, depth - 1) for part in _parts(node)]
     if node.op == "clip" and node.attrs["a_min"] is not None:
-        return Numbers(float(node.attrs["a_min"]), 0)
+        bounds = [bound for bound in (node.attrs["a_min"], node.attrs["a_max"]) if bound is not None]
+        is_bound = all(map(math.isfinite, bounds))
+        return Numbers(float(min(bounds)), 0, parts[0].unbounded and len(bounds) == 1) if is_bound else _UNKNOWN
+    if node.op == "where" and _is_infinite(*node.operands[:2]):
+        return replace(parts[1], infinite=max(part.infinite for part in parts))
     return _JOINS[node.op](parts) if node.op in _JOINS and parts else _moved(node, parts)
 
 
 def _parts(node: Node) -> tuple[Node, ...]:
     """The operands from which the numbers of a result come."""
-    if node.op == "where":
-        hidden, low, others = node.operands
-        return (others,) if _is_infinite(hidden, low) else (low, others)
-    return node.operands[1:] if node.op == "full_like" else node.operands[: 1 if node.op == "take" else None]
+    first = 1 if node.op in ("full_like", "where") else 0
+    return node.operands[first : 1 if node.op == "take" else None]
 
 
 def _is_infinite(condition: Node, tensor: Node) -> bool:
@@ -95,30 +99,31 @@ def _of_value(value: Any) -> Numbers:
     if value is None:
         return _UNKNOWN
     if isinstance(value, (bool, int, float)):
-        return Numbers(0.0, 2) if value == -math.inf else Numbers(float(value), 0)
+        return Numbers(0.0, 2) if value == -math.inf else Numbers(float(value), 0, value == math.inf)
     hidden = value == -math.inf
-    finite = value[~hidden]
-    least = float(finite.min()) if math.prod(finite.shape) else 0.0
-    whole = bool(hidden.all(-1).any()) if hidden.ndim else bool(hidden)
-    return Numbers(least, 2 if whole else int(bool(hidden.any())))
+    others = value[~hidden]
+    least = float(others.min()) if math.prod(others.shape) else 0.0
+    is_whole = bool(hidden.all(-1).any() if hidden.ndim else hidden)
+    return Numbers(least, 2 if is_whole else int(bool(hidden.any())), bool((value == math.inf).any()))
 
 
 def _sum(parts: list[Numbers]) -> Numbers:
     infinite = sum(part.infinite for part in parts)
-    return Numbers(sum(part.least for part in parts), min(infinite, 2))
+    return Numbers(sum(part.least for part in parts), min(infinite, 2), any(part.unbounded for part in parts))
 
 
 def _product(parts: list[Numbers]) -> Numbers:
-    return _UNKNOWN if any(part.infinite for part in parts) else _FINITE
+    return _UNKNOWN if any(part.infinite or part.unbounded for part in parts) else _FINITE
 
 
 def _larger(parts: list[Numbers]) -> Numbers:
     bounds = [part.least for part in parts if not part.infinite] or [min(part.least for part in parts)]
-    return Numbers(max(bounds), min(part.infinite for part in parts))
+    return Numbers(max(bounds), min(part.infinite for part in parts), any(part.unbounded for part in parts))
 
 
 def _either(parts: list[Numbers]) -> Numbers:
-    return Numbers(min(part.least for part in parts), 2 if any(part.infinite for part in parts) else 0)
+    infinite = 2 if any(part.infinite for part in parts) else 0
+    return Numbers(min(part.least for part in parts), infinite, any(part.unbounded for part in parts))
 
 
 def _moved(node: Node, parts: list[Numbers]) -> Numbers:
@@ -130,7 +135,7 @@ def _moved(node: Node, parts: list[Numbers]) -> Numbers:
     found = _either(parts)
     shapes = [getattr(each.type, "shape", (None,))[-1:] for each in (node, *node.operands[:1])]
     if node.op in ("broadcast_to", "cast", "copy", "reshape") and shapes[0] == shapes[1]:
-        return Numbers(found.least, parts[0].infinite)
+        return replace(found, infinite=parts[0].infinite)
     return found
 
 

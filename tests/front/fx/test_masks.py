@@ -56,7 +56,7 @@ def test_rows_that_a_mask_may_hide(name: str) -> None:
 
 
 VALUES = st.lists(st.sampled_from([1.0, -9e37, torch.finfo(torch.float32).min, -INF, -INF]), min_size=9, max_size=9) | (
-    st.lists(st.sampled_from([0.0, -1e9, -9e37, -INF]), min_size=9, max_size=9)
+    st.lists(st.sampled_from([0.0, -1e9, -9e37, -INF, INF]), min_size=9, max_size=9)
 )
 STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "sum": lambda x, y: x + y,
@@ -71,6 +71,10 @@ STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
     "side": lambda x, y: torch.cat([x, y], -1),
     "difference": lambda x, y: x - y,
     "negative": lambda x, y: -x,
+    "product": lambda x, y: x * y,
+    "no bound": lambda x, y: x.clamp(min=-INF),
+    "both bounds": lambda x, y: x.clamp(-1.0, -5.0),
+    "raised": lambda x, y: torch.where(x == -INF, x, x.clamp(min=-1e30)),
 }
 
 
