@@ -58,6 +58,7 @@ def leaf(value: Any) -> Any:
     return leaf(value[0]) if isinstance(value, (list, tuple)) and hasattr(value[0], "__len__") else value
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("opset", [18, 23])
 @pytest.mark.parametrize("name", MASKS)
 def test_in_onnx(name: str, opset: int) -> None:
@@ -115,6 +116,7 @@ def test_attention_of_onnx_itself(heads: int) -> None:
     check(old, new, inputs)
 
 
+@pytest.mark.sweep(2)
 @pytest.mark.parametrize("name", MASKS)
 def test_in_relax(name: str) -> None:
     pytest.importorskip("tvm")

@@ -78,8 +78,9 @@ STEPS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
 }
 
 
+@pytest.mark.sweep(4)
 @pytest.mark.parametrize("step", STEPS)
-@settings(max_examples=60)
+@settings(max_examples=50)
 @given(x=VALUES, y=VALUES)
 def test_what_is_known_of_weights_holds(step: str, x: list[float], y: list[float]) -> None:
     first, last = (torch.tensor(values).reshape(3, 3) for values in (x, y))
