@@ -28,6 +28,7 @@ class FxReader:
         self.values = values
         self._read: dict[fx.Node, Canon | None] = {}
         self._numbers: set[torch.device | None] | None = None
+        """The devices of the tensors without axes that the graph makes of numbers."""
 
     def module(self, node: fx.Node) -> torch.nn.Module:
         """The module that a ``call_module`` calls."""
@@ -60,6 +61,8 @@ class FxReader:
         """True for a call whose result may lie on another device than a canonical operator would put it."""
         if node.target not in PLACING:
             return False
+        if node.target in _NUMBERS:
+            return self._is_another_number(node)
         devices = [device_of(self.values.value(each)) for each in (node, *node.all_input_nodes)]
         if node.target in _BY_TENSOR:
             found = set(devices[1:])
@@ -67,18 +70,20 @@ class FxReader:
             if not any(isinstance(each, (torch.device, str)) for each in (*node.args, *node.kwargs.values())):
                 return False
             found = set(devices[:2])
-        elif node.target in _NUMBERS:
-            found = set(devices[:1]) | self._devices_of_numbers(node.graph)
         else:
             found = {devices[0], torch.get_default_device()}
         return None in found or len(found) > 1
 
-    def _devices_of_numbers(self, graph: fx.Graph) -> set[torch.device | None]:
-        """The devices of the tensors without axes that a graph makes of numbers."""
+    def _is_another_number(self, node: fx.Node) -> bool:
+        """True for a number in a tensor without axes on another device than usual, if the graph makes some on several.
+        """
+        value = self.values.value(node)
+        if not isinstance(value, torch.Tensor):
+            return str(node.kwargs.get("device") or "cpu") != "cpu"
         if self._numbers is None:
-            values = [self.values.value(node) for node in graph.nodes if node.target in _NUMBERS]
-            self._numbers = {device_of(value) for value in values if getattr(value, "ndim", 0) == 0}
-        return self._numbers
+            values = [self.values.value(each) for each in node.graph.nodes if each.target in _NUMBERS]
+            self._numbers = {device_of(each) for each in values if isinstance(each, torch.Tensor) and each.ndim == 0}
+        return value.ndim == 0 and len(self._numbers) > 1 and device_of(value) != torch.get_default_device()
 
     def _read_call(self, node: fx.Node) -> Canon | None:
         if self.is_elsewhere(node):

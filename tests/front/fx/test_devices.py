@@ -206,6 +206,23 @@ def test_a_number_in_a_tensor_of_the_device_is_a_number(devices: tuple[torch.dev
     assert [value.device for value in found] == [META, devices[1]]
 
 
+def test_filled_tensors_are_read_beside_numbers_of_other_devices() -> None:
+    """And in graphs without types, unless they name another device."""
+
+    def form(self: Any, x: torch.Tensor) -> Any:
+        return x * torch.full((3,), 2.0) + torch.full((), 3.0), torch.tanh(torch.scalar_tensor(1.0, device=META))
+
+    old = Workload.from_torch(module(form), (torch.ones(2, 3),))
+    assert (old.op_counts()["full"], old.op_counts()["aten.scalar_tensor.default"]) == (2, 1)
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for options in ({}, {"device": "meta"}):
+        x = graph.call_function(torch.add, (x, graph.call_function(torch.full, ((), 2.0), options)))
+    graph.output(x)
+    counts = Workload.from_fx(fx.GraphModule(nn.Module(), graph)).op_counts()
+    assert (counts["full"], sum(counts.values())) == (1, 4)
+
+
 class Elsewhere:
     """Integers that lie on a device of which NumPy reads nothing."""
 
