@@ -72,6 +72,8 @@ def _found(node: Node, known: dict[Node, Numbers], depth: int) -> Numbers:
         return _UNKNOWN
     if node.op in _BOUNDED:
         return _BOUNDED[node.op]
+    if node.op not in _JOINS and node.op != "clip" and not _moves(node):
+        return _UNKNOWN  # no weight is read of which the result is not known anyway
     parts = [_numbers(part, known, depth - 1) for part in _parts(node)]
     if node.op == "clip" and node.attrs["a_min"] is not None:
         bounds = [bound for bound in (node.attrs["a_min"], node.attrs["a_max"]) if bound is not None]
@@ -79,7 +81,13 @@ def _found(node: Node, known: dict[Node, Numbers], depth: int) -> Numbers:
         return Numbers(float(min(bounds)), 0, parts[0].unbounded and len(bounds) == 1) if is_bound else _UNKNOWN
     if node.op == "where" and _is_infinite(*node.operands[:2]):
         return replace(parts[1], infinite=max(part.infinite for part in parts))
-    return _JOINS[node.op](parts) if node.op in _JOINS and parts else _moved(node, parts)
+    return _JOINS[node.op](parts) if node.op in _JOINS else _moved(node, parts)
+
+
+def _moves(node: Node) -> bool:
+    """True for a call whose result has the numbers of its operands, in other places."""
+    spec = spec_of(node.op) if isinstance(node.op, str) else None
+    return node.op in _MOVES or (spec is not None and Trait.LAYOUT in spec.traits)
 
 
 def _parts(node: Node) -> tuple[Node, ...]:
@@ -128,9 +136,7 @@ def _either(parts: list[Numbers]) -> Numbers:
 
 def _moved(node: Node, parts: list[Numbers]) -> Numbers:
     """The numbers of operands, in other places."""
-    spec = spec_of(node.op)
-    moves = (spec is not None and Trait.LAYOUT in spec.traits) or node.op in _MOVES
-    if not moves or not parts:
+    if not parts or not _moves(node):
         return _UNKNOWN
     found = _either(parts)
     shapes = [getattr(each.type, "shape", (None,))[-1:] for each in (node, *node.operands[:1])]

@@ -199,14 +199,14 @@ def attention_sides(mask: pat.Wildcard | None) -> RuleSides:
     made = ort.masked_attention(*heads, full, **attrs)
     rows = op.Reshape(full, newshape=lead[:1] + attr.Tuple(q.shape[2], k.shape[2]))
 
-    def has_rows(match: Match) -> bool | str:
+    def is_for_all_heads(match: Match) -> bool | str:
         shape = match[mask].shape or ()
         return not may_hide_rows(match[mask]) or shape[-3:-2] in ((), (1,)) or "a mask of each head may hide rows"
 
     def zeroed(match: Match) -> pat.Pattern:
         return zero_where_hidden(made, rows) if may_hide_rows(match[mask]) else made
 
-    return whole, zeroed, fits & same_dtype(q, mask), has_rows
+    return whole, zeroed, fits & same_dtype(q, mask), is_for_all_heads
 
 
 def scaled_sides(

@@ -152,7 +152,7 @@ class OnnxStorer(Storer, spellings.OnnxTarget):
             self._nodes[found] = node
         return found
 
-    def node_of(self, value: ir.Value) -> Node | None:
+    def view_of(self, value: ir.Value) -> Node | None:
         return self._nodes.get(value)
 
     def _all_own(self, node: Node, native: Any) -> Any:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gsl import Workload
 from gsl.graph import Node
+from gsl.match import masks
 from gsl.match.masks import LOWEST, is_too_low, may_hide_rows
 from tests.helpers.nets import Net
 
@@ -53,6 +54,14 @@ def mask_of(name: str) -> Node:
 @pytest.mark.parametrize("name", MASKS)
 def test_rows_that_a_mask_may_hide(name: str) -> None:
     assert may_hide_rows(mask_of(name)) == MASKS[name][2]
+
+
+def test_no_weight_is_read_of_which_the_result_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = torch.nn.Conv1d(3, 3, 1)
+    wl = Workload.from_torch(Net(lambda self, m: self.layer(m).exp(), layer=layer), (torch.ones(1, 3, 3),))
+    monkeypatch.setattr(masks, "known_value", lambda node: pytest.fail(f"{node} is read"))
+    assert may_hide_rows(wl.graph.outputs[0])
+    assert is_too_low(wl.graph.outputs[0])
 
 
 VALUES = st.lists(st.sampled_from([1.0, -9e37, torch.finfo(torch.float32).min, -INF, -INF]), min_size=9, max_size=9) | (

@@ -157,7 +157,7 @@ def _attention(
 
 def _raised(w: OnnxLowering, mask: Any) -> Any:
     """A mask without numbers that onnxruntime takes for minus infinity."""
-    node = w.target.node_of(mask)
+    node = w.target.view_of(mask)
     if node is None or not is_too_low(node):
         return mask
     if mask not in w.target.raised:

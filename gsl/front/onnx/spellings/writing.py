@@ -39,7 +39,7 @@ class OnnxTarget:
         """The type of a value."""
         return self._types.get(value)
 
-    def node_of(self, value: ir.Value) -> Node | None:
+    def view_of(self, value: ir.Value) -> Node | None:
         """The node of the view whose value is an operand; ``None`` where that is not known."""
         return None
 
