@@ -107,20 +107,25 @@ def _is_untold(value: Any) -> bool:
     """True for the value of such a call that lies otherwise on a CPU: a fake one lies as its operand, and one of a CPU
     is dense, or has the channels of images and volumes last."""
     result = value[0] if isinstance(value, (tuple, list)) else value
-    if not is_strided(result):
-        return False
-    axes = [*range(result.ndim)]
-    orders = [axes, [0, *axes[2:], 1]] if result.ndim in (4, 5) else [axes]
-    return not any(_strides(result) == _strides_of(result, order) for order in orders)
+    return is_strided(result) and not _is_usual(tuple(map(dim_of, result.shape)), _strides(result))
 
 
-def _strides_of(value: torch.Tensor, order: list[int]) -> tuple[Any, ...]:
+@functools.lru_cache(maxsize=4096)
+def _is_usual(shape: tuple[Dim, ...], strides: tuple[Any, ...]) -> bool:
+    """True for the strides of a tensor that is dense, or has the channels of images and volumes last."""
+    axes = [*range(len(shape))]
+    orders = [axes, [0, *axes[2:], 1]] if len(axes) in (4, 5) else [axes]
+    return any(strides == _strides_of(shape, order) for order in orders)
+
+
+def _strides_of(shape: tuple[Dim, ...], order: list[int]) -> tuple[Any, ...]:
     """The strides of a dense tensor of that shape, whose axes follow each other in that order."""
-    strides, size = {}, 1
+    strides: dict[int, Any] = {}
+    size: Any = 1
     for axis in reversed(order):
         strides[axis] = size
-        size = size * dim_of(value.shape[axis])
-    return tuple([strides[axis] for axis in range(value.ndim)])
+        size = size * shape[axis]
+    return tuple([strides[axis] for axis in range(len(shape))])
 
 
 def _mode(value: Any) -> FakeTensorMode | None:
