@@ -1,125 +1,25 @@
-"""Cost models: what tells the cost of each call of a program, alone or in a region of calls that are timed together."""
+"""Cost models: what tells the cost of each call of a program."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
 
 from gsl.cache import Store
 from gsl.cost.machine import WARM, Roofline, accelerator, captured, devices, machine, threads_of, timed
+from gsl.cost.regions import Region, regions
 from gsl.cost.table import Cost, Costs
 from gsl.cost.work import ExampleSizes, Work, is_free, work
 from gsl.errors import WorkloadError, checked, is_exhaustion, nearest
-from gsl.front.base import ProgramStep, Scoped, Stepped
-from gsl.graph import LEAVES, Node, is_call, op_name
-from gsl.spec import Trait, spec_of
+from gsl.front.base import Scoped, Stepped
+from gsl.graph import Node, is_call, op_name
 from gsl.workload import Workload
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Unit:
-    """The native calls that a view shows as one: mostly one, sometimes also one that prepares a weight for it."""
-
-    steps: tuple[ProgramStep, ...]
-
-    @property
-    def name(self) -> str:
-        return self.steps[-1].name
-
-    @property
-    def nodes(self) -> tuple[Node, ...]:
-        return self.steps[-1].nodes
-
-    @property
-    def op(self) -> str:
-        """The operator after which it is called: the first that it computes which is no view."""
-        called = list(filter(is_call, self.nodes))
-        working = [node for node in called if not is_free(node)] or called
-        return op_name(working[0].op) if working else self.steps[-1].key.partition("(")[0]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Region:
-    """The units that are timed together."""
-
-    units: tuple[Unit, ...]
-
-    @property
-    def steps(self) -> tuple[ProgramStep, ...]:
-        return tuple(step for unit in self.units for step in unit.steps)
-
-    @property
-    def key(self) -> str:
-        return " ; ".join(step.key for step in self.steps)
-
-    @property
-    def weights(self) -> int:
-        return sum(step.weights for step in self.steps)
-
-    def shares(self, sizes: ExampleSizes) -> list[float]:
-        """The share of each unit in the whole, by the bytes that it moves."""
-        if len(self.units) == 1:
-            return [1.0]
-        moved = [sum(work(node, sizes).moved for node in unit.nodes) for unit in self.units]
-        whole = sum(moved)
-        return [part / whole if whole else 1 / len(moved) for part in moved]
-
-
-def regions(steps: Sequence[ProgramStep], *, fuses: bool) -> list[Region]:
-    """The regions of a program: chains of element-wise calls with the views between them, and all other calls alone.
-
-    Where what runs the program ``fuses``, a chain belongs to the call before it.
-    """
-    units = _units(steps)
-    by_node = {node: unit for unit in units for node in unit.nodes}
-    region_of: dict[Unit, list[Unit]] = {}
-    for unit in units:
-        before = _before(unit, by_node)
-        if before is not None and _is_light(unit) and (fuses or _is_light(before)):
-            own = region_of[before]
-            if own[-1] is before:
-                own.append(unit)
-                region_of[unit] = own
-                continue
-        region_of[unit] = [unit]
-    return [Region(tuple(own)) for unit, own in region_of.items() if own[0] is unit]
-
-
-def _units(steps: Sequence[ProgramStep]) -> list[Unit]:
-    groups: dict[object, list[ProgramStep]] = {}
-    for step in steps:
-        groups.setdefault(step.nodes or step, []).append(step)
-    return [Unit(tuple(group)) for group in groups.values()]
-
-
-def _before(unit: Unit, by_node: dict[Node, Unit]) -> Unit | None:
-    """The only unit whose result this one takes, if this one is the only one that takes it."""
-    inner = set(unit.nodes)
-    taken = dict.fromkeys(
-        operand for node in unit.nodes for operand in node.operands if operand not in inner and operand.op not in LEAVES
-    )
-    if len(taken) != 1:
-        return None
-    (node,) = taken
-    return by_node.get(node) if len(node.users) == 1 else None
-
-
-def _is_light(unit: Unit) -> bool:
-    """True if everything that a unit computes is element-wise, or a view."""
-    return bool(unit.nodes) and all(map(_is_light_node, unit.nodes))
-
-
-def _is_light_node(node: Node) -> bool:
-    spec = spec_of(node.op)
-    element_wise = Trait.ELEMENT_WISE | Trait.BROADCASTING
-    light = node.op == "nn.bias_add" or (spec is not None and bool(spec.traits & element_wise))
-    return node.effect is None and (is_free(node) or light)
 
 
 _FLOATS = ("float32", "float64", "float16", "bfloat16")

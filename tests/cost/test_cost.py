@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from gsl import Workload
 from gsl.cost import Measured, Store, model_of
 from gsl.cost.machine import machine
-from gsl.cost.model import regions
+from gsl.cost.regions import regions
 from gsl.cost.work import ExampleSizes, work
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped
