@@ -8,9 +8,10 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from gsl.errors import WorkloadError
+from gsl.front.base import Hinted
 from gsl.graph import GETITEM, LEAVES, PARAM, TUPLE, Dim, Node, SymDim, TensorType, TupleType, Type
 from gsl.graph.subgraph import Subgraph
-from gsl.spec import Trait, spec_of
+from gsl.spec import OperatorName, Trait, spec_of
 
 if TYPE_CHECKING:
     from gsl.workload import Workload
@@ -23,6 +24,11 @@ VIEWS: Final = frozenset((
 """The operators that move no data: the result shares the memory of its operand."""
 _LAYERS: Final = ("nn.dense", "nn.conv1d", "nn.conv2d", "nn.conv3d")
 """The calls that add a bias on the way."""
+_KERNELS: Final = frozenset((
+    "matmul", "nn.batch_matmul", "nn.dense", "einsum", "nn.attention", "topk", "packed.dense", "packed.dense_add",
+    "packed.conv2d", "packed.conv2d_add",
+))  # fmt: skip
+"""The operators, besides convolutions, for which compilers call kernels of libraries."""
 _PASSES: Final[Mapping[str, int]] = {
     "nn.softmax": 5, "nn.log_softmax": 5, "nn.layer_norm": 6, "nn.rms_norm": 4, "nn.group_norm": 6,
     "nn.instance_norm": 6, "nn.l2_normalize": 4, "nn.batch_norm": 4, "nn.gelu": 10, "nn.silu": 6, "sigmoid": 5,
@@ -55,13 +61,15 @@ class ExampleSizes:
     @staticmethod
     def of(workload: Workload) -> ExampleSizes:
         """The sizes of a workload's example."""
-        found: dict[str, int | None] = {}
+        program = workload.program
+        found: dict[str, int | None] = dict(program.size_hints) if isinstance(program, Hinted) else {}
         examples = [*(workload.example_inputs or ()), *[None] * len(workload.inputs)]
         for type, value in zip(workload.inputs.values(), examples):
             if isinstance(type, TensorType):
                 numbers = getattr(value, "shape", (None,) * type.ndim)
                 named = [(size, number) for size, number in zip(type.shape, numbers) if isinstance(size, SymDim)]
-                found.update({str(size): _number(number) for size, number in named if size.expr.is_Symbol})
+                numbered = [(str(size), _number(number)) for size, number in named if size.expr.is_Symbol]
+                found.update({size: found.get(size) if number is None else number for size, number in numbered})
         return ExampleSizes(found)
 
     def number(self, size: Dim) -> int:
@@ -106,6 +114,15 @@ def is_free(node: Node) -> bool:
     return node.op in VIEWS or (
         node.op == "nn.bias_add" and node.operands[0].op in _LAYERS and len(node.operands[0].users) == 1
     )
+
+
+def is_loop(node: Node) -> bool:
+    """True if a compiler makes a loop of what a node does, or nothing at all, and does not call a kernel that is there.
+    """
+    if is_free(node):
+        return node.effect is None
+    known = isinstance(node.op, str) and not isinstance(node.op, OperatorName) and spec_of(node.op) is not None
+    return known and node.effect is None and node.op not in _KERNELS and "kernel_layout" not in node.attrs
 
 
 def work(node: Node, sizes: ExampleSizes) -> Work:

@@ -119,6 +119,15 @@ class Ranged(Protocol):
 
 
 @runtime_checkable
+class Hinted(Protocol):
+    """An optional interface of a program: it knows which numbers its symbolic sizes had when it was made."""
+
+    @property
+    def size_hints(self) -> Mapping[str, int]:
+        """These numbers by the names of symbols, as far as they are known."""
+
+
+@runtime_checkable
 class Outlined(Protocol):
     """An optional interface of a program: a look at the names of its native calls tells what no view of it has, so that
     none is made for rules that can't match."""

@@ -46,6 +46,18 @@ def test_calls_of_a_captured_graph_are_measured() -> None:
     assert {trial.rule for trial in backend.trials[0]} == {"conv-batch-norm", "parallel-dense-bias-variadic"}
 
 
+def test_sizes_that_change_count_as_they_are_when_torch_compiles() -> None:
+    """An estimate, and the shares of calls that are timed together, depend on them."""
+    fuse = Subst(op.ReLU(op.Exp(X)), op.Exp(X), name="exp is positive")
+    backend = gsl.torch_backend(fuse, "eager", cost="analytic", strict=True)
+    call = torch.compile(NetOfOne(lambda self, x: torch.relu(torch.exp(x * 2))), backend=backend)
+    for rows in (1000, 2000):
+        equal(call(torch.ones(rows, 1000)), torch.exp(torch.ones(rows, 1000) * 2))
+    small, large = ({trial.rule: trial for trial in trials}["exp is positive"] for trials in backend.trials)
+    assert small.verdict == large.verdict == "kept"
+    assert large.gain > 1.5 * small.gain
+
+
 def test_in_training_rules_for_inference_are_left_out() -> None:
     backend = gsl.torch_backend(OPTIMISING, "eager", cost=lambda node: 1.0)
     torch.compile(Branches().eval(), backend=backend)(torch.randn(2, 3, 8, 8))

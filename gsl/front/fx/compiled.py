@@ -71,6 +71,17 @@ class CompiledProgram(GraphModuleProgram):
         self.weights = frozenset(static_inputs(module.graph) if weights is None else weights)
         """The names of the placeholders that are weights."""
 
+    @property
+    def size_hints(self) -> dict[str, int]:
+        """The numbers that symbolic sizes have in the inputs for which torch compiles the graph."""
+        found: dict[str, int] = {}
+        for node in self._module.graph.find_nodes(op="placeholder"):
+            value = self._values.value(node)
+            sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+            nodes = [size.node for size in sizes if isinstance(size, torch.SymInt)]
+            found.update({str(size.expr): size.hint for size in nodes if size.expr.is_Symbol and size.has_hint()})
+        return found
+
     def settle(self) -> None:
         """Bring the module's own graph to the form in which calls in place are read: see ``pass_results``."""
         pass_results(list(self._module.graph.nodes), self._loader().reader)
