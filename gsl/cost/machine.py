@@ -200,6 +200,21 @@ class Roofline:
         return _once(self.store, f"operations on {dtype}", self.threads, self.device, product)
 
 
+def compiled_call(threads: int, store: Store, device: torch.device | None) -> float:
+    """The seconds that a call of code of inductor takes, whatever that does; measured once."""
+    import torch
+    from torch._inductor import compile
+
+    def nothing() -> float:
+        one = torch.ones(1, device=device)
+        with torch.no_grad():
+            call = compile(torch.fx.symbolic_trace(lambda one: torch.empty_like(one)), [one])
+            call(one)
+        return timed(lambda: call(one))
+
+    return _once(store, "call of inductor's code", threads, device, nothing)
+
+
 def _once(
     store: Store, what: str, threads: int, device: torch.device | None, measure: Callable[[], float]
 ) -> float:

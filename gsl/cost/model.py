@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
 
 from gsl.cache import Store
-from gsl.cost.machine import WARM, Roofline, accelerator, captured, devices, machine, threads_of, timed
-from gsl.cost.regions import Region, regions
+from gsl.cost.machine import (
+    WARM,
+    Roofline,
+    accelerator,
+    captured,
+    compiled_call,
+    devices,
+    machine,
+    threads_of,
+    timed,
+)
+from gsl.cost.regions import Region, fused_regions, regions
 from gsl.cost.table import Cost, Costs
 from gsl.cost.work import ExampleSizes, Work, is_free, work
 from gsl.errors import WorkloadError, checked, is_exhaustion, nearest
-from gsl.front.base import Scoped, Stepped
-from gsl.graph import Node, is_call, op_name
+from gsl.front.base import Compilable, Scoped, Stepped
+from gsl.graph import Graph, Node, is_call, op_name
 from gsl.workload import Workload
 
 if TYPE_CHECKING:
@@ -51,9 +62,11 @@ class ByNode(Protocol):
 
 
 WantedCost = Union[str, PerNode, Model]
+_LEAST = 1e-8
+"""The least seconds that what was measured counts as."""
 REPLAYS = 10
 """The least number of runs of a call in one CUDA graph: what it takes to start the graph is not the call's."""
-MODELS = ("measured", "kernels", "analytic")
+MODELS = ("measured", "compiled", "kernels", "analytic")
 """The models that have a name."""
 
 
@@ -66,7 +79,7 @@ def model_of(wanted: WantedCost, *, threads: int | None = None, store: Store | N
                                 "is one, too")  # fmt: skip
         with threads_of(threads) as number:
             store = Store() if store is None else store
-            return {model.name: model for model in (Measured, Kernels, Analytic)}[wanted](number, store)
+            return {model.name: model for model in (Measured, Compiled, Kernels, Analytic)}[wanted](number, store)
     if hasattr(wanted, "costs"):
         return wanted  # type: ignore[return-value]
     if callable(wanted):
@@ -193,12 +206,12 @@ class Measured:
         if not isinstance(program, Stepped):
             raise WorkloadError(f"the calls of {type(program.native).__name__} can't be run one by one: use the cost "
                                 "model 'analytic', or a function of a node")  # fmt: skip
-        found = regions(program.steps(workload.graph), fuses=program.fuses)
+        found = self._regions(program, workload.graph)
         weights = sum(region.weights for region in found)
         scope, sizes, costs = _scope(workload), ExampleSizes.of(workload), list[Cost]()
         with threads_of(self.threads):
             copies = {region: self._copies(region.weights, weights) for region in found}
-            self._measure(program, copies)
+            self._measure(workload, copies)
             for region in found:
                 seconds = self.store.number(*self._key(region, copies[region]))
                 value = self._estimate(region, workload) if seconds is None or seconds < 0 else seconds
@@ -207,7 +220,11 @@ class Measured:
                     costs.append(Cost(unit.name, unit.op, module, value * share, region.key, value != seconds))
         return Costs(workload.name, self.name, costs, unit="s", threads=self.threads)
 
-    def _measure(self, program: Stepped, copies: Mapping[Region, int]) -> None:
+    def _regions(self, program: Stepped, graph: Graph) -> list[Region]:
+        """The regions of a program, of which this is the view."""
+        return regions(program.steps(graph), fuses=program.fuses)
+
+    def _measure(self, workload: Workload, copies: Mapping[Region, int]) -> None:
         """Measure the regions of which the time is not known, while there is time: each of them several times over.
 
         What else the machine did at one time is not there at another one.
@@ -221,9 +238,14 @@ class Measured:
                     return
                 known = self.store.number(*key)
                 if known is None or known >= 0:
-                    seconds = self._run(partial(program.alone, region.steps, copies=copies[region]), copies[region])
+                    seconds = self._time(workload, region, copies[region])
                     if seconds is not None:
                         self.store.put(seconds if known is None else min(known, seconds), *key)
+
+    def _time(self, workload: Workload, region: Region, copies: int) -> float | None:
+        """The seconds that a region of a program takes, as :meth:`_run` gives them."""
+        program: Any = workload.program
+        return self._run(partial(program.alone, region.steps, copies=copies), copies)
 
     def _key(self, region: Region, copies: int) -> tuple[object, ...]:
         return (machine(), devices(), self.threads, copies, region.key)
@@ -285,6 +307,59 @@ class Kernels(Measured):
     def _seconds(self, call: Callable[[], object], copies: int) -> float:
         runs = copies * -(-REPLAYS // copies)
         return timed(captured(call, runs)) / runs
+
+
+class Compiled(Measured):
+    """The cost model that measures what inductor, the compiler of ``torch.compile``, makes of a program.
+
+    The calls of which it makes loops are compiled and run together, see :func:`fused_regions`; those for which it calls
+    kernels of libraries are run one by one, as torch runs them.
+    """
+
+    name = "compiled"
+
+    @cached_property
+    def settings(self) -> str:
+        """A text that tells the settings of inductor from others, on which its code depends."""
+        from torch._inductor import config
+
+        return hashlib.sha256(repr(sorted(config.save_config_portable().items())).encode()).hexdigest()
+
+    @staticmethod
+    def check(workload: Workload) -> None:
+        """WorkloadError for a program that inductor does not compile."""
+        if not isinstance(workload.program, Compilable):
+            kind = type(workload.program.native).__name__
+            raise WorkloadError(f"the cost model 'compiled' is for programs of torch, and {workload.name} is a {kind}: "
+                                "use 'measured'")  # fmt: skip
+
+    def costs(self, workload: Workload) -> Costs:
+        """The costs of all native calls of a program. WorkloadError for one that is not of torch."""
+        self.check(workload)
+        return super().costs(workload)
+
+    def _regions(self, program: Stepped, graph: Graph) -> list[Region]:
+        return fused_regions(program.steps(graph), graph)
+
+    def _time(self, workload: Workload, region: Region, copies: int) -> float | None:
+        if not region.is_fused:
+            return super()._time(workload, region, copies)
+        program: Any = workload.program
+        seconds = self._run(partial(program.alone_compiled, region.steps, copies=copies), copies)
+        if seconds is None or seconds < 0:
+            return seconds
+        # A whole program is one call.
+        return max(seconds - compiled_call(self.threads, self.store, _accelerator_of(workload)), _LEAST)
+
+    def _estimate(self, region: Region, workload: Workload) -> float:
+        if not region.is_fused:
+            return super()._estimate(region, workload)
+        roofline = Roofline.here(self.threads, self.store, _accelerator_of(workload))
+        return region.moved(ExampleSizes.of(workload)) / roofline.bandwidth
+
+    def _key(self, region: Region, copies: int) -> tuple[object, ...]:
+        own = super()._key(region, copies)
+        return (*own, self.name, self.settings) if region.is_fused else own
 
 
 @checked(WorkloadError)

@@ -16,11 +16,11 @@ from gsl.cost.backtrack import Backtrack
 from gsl.cost.decision import Decision
 from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.machine import CaptureError, devices, machine, threads_of
-from gsl.cost.model import Kernels, Measured, Model, WantedCost, model_of
+from gsl.cost.model import Compiled, Kernels, Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
-from gsl.cost.whole import RUNS, TimedInputs, Timing, checksum, error, in_turns, is_faster
+from gsl.cost.whole import RUNS, CompileError, TimedInputs, Timing, Way, checksum, error, in_turns, is_faster
 from gsl.cost.work import ExampleSizes
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, checked, nearest, require
@@ -114,9 +114,9 @@ def optimize(
     is exported with ``inputs``, on which all others are timed too (the example inputs, or random ones, unless given).
     ``rules`` are a set of rules, or several that are applied one after the other; the rule book's unless given.
     ``cost`` is that of ``Workload.cost``, and ``threads`` those of torch. At the end both whole programs are run in
-    turns, with ``"kernels"`` as CUDA graphs: the new one is the result if its numbers agree, and it is faster in the
-    median and by more than chance (by the ranks of the times). Otherwise it is the program that was given. Where
-    ``cost`` is a function, that decides, and nothing is timed.
+    turns, with ``"kernels"`` as CUDA graphs, with ``"compiled"`` as ``torch.compile`` makes them: the new one is the
+    result if its numbers agree, and it is faster in the median and by more than chance (by the ranks of the times).
+    Otherwise it is the program that was given. Where ``cost`` is a function, that decides, and nothing is timed.
 
     Rules that are ``approximate`` are used only with a ``tolerance``: the largest error of an output, relative to the
     largest magnitude of that output, on the inputs or on all those of ``calibration``. So are the numbers compared
@@ -171,11 +171,13 @@ class _Optimization:
     store: Store
     folded: dict[Candidate, Workload] = field(default_factory=dict)
     """The whole programs of those that were asked for."""
+    making: float = 0.0
+    """The seconds that it takes to compile a whole program."""
 
     def done(self, start: float) -> Optimized:
         """The result and its report."""
         space = Space(self.base, self.stages, self.model)
-        self._check_captures()
+        self._check()
         known = self._known(space)
         found = None if known is None else self._again(known, space)
         end = None if found is None else self._end([found.best], known)
@@ -214,22 +216,38 @@ class _Optimization:
         return self.folded[candidate]
 
     @property
-    def _captures(self) -> bool:
-        """True if whole programs run as CUDA graphs when they are timed."""
-        return isinstance(self.model, Kernels)
+    def _way(self) -> Way:
+        """The way in which whole programs run when they are timed."""
+        kinds = {Kernels: Way.CAPTURED, Compiled: Way.COMPILED}
+        return next((way for kind, way in kinds.items() if isinstance(self.model, kind)), Way.PLAIN)
 
-    def _check_captures(self) -> None:
-        """WorkloadError for a program that can't run as it would be timed, before any time is spent on it."""
-        if not isinstance(self.model, Kernels):
-            return
-        self.model.check(self.workload)
+    def _check(self) -> None:
+        """WorkloadError for a program that the model does not know, or that can't be captured, before any time is spent
+        on it."""
+        if isinstance(self.model, (Kernels, Compiled)):
+            self.model.check(self.workload)
+        if self._way is Way.CAPTURED:
+            self._run_once()
+
+    def _run_once(self) -> None:
+        """Run the old program as it will be timed. WorkloadError where that is not possible."""
         try:
-            in_turns([self.workload], self.inputs, 0.0, True)
-        except CaptureError as error:
+            in_turns([self.workload], self.inputs, 0.0, self._way)
+        except (CaptureError, CompileError) as error:
             raise WorkloadError(f"{self.workload.name} can't be timed: {error}; use cost='measured'") from error
+
+    def _compile(self) -> None:
+        """Compile the old program, which takes as long as it takes: the budget is for what comes then."""
+        self.progress("compiling the program")
+        start = time.perf_counter()
+        self._run_once()
+        self.making = time.perf_counter() - start
+        self.clock = Clock(self.clock.seconds)
 
     def _found(self, space: Space) -> Found:
         """The best program by the cost model."""
+        if self._way is Way.COMPILED:
+            self._compile()
         final = FINAL * self.clock.seconds
         with self._measuring_for(self.clock.left - final):
             final = max(final, self._least(self._before(space)))
@@ -252,7 +270,7 @@ class _Optimization:
         found = [best]
         if best.choice is None or not isinstance(self.model, Measured):
             return found
-        whole = RUNS * space.original.costs.total
+        whole = RUNS * space.original.costs.total + self.making
         room = min(FINALISTS, int(TIMING * self.clock.left / whole) - 3 if whole else FINALISTS)
         exact, everything = best.choice.approximating(()), Choice(approximate=best.choice.approximate)
         stages = [[rule.name for rule in stage] for stage in reversed(space.stages)]
@@ -326,7 +344,8 @@ class _Optimization:
         graph = text(self.workload.graph, hide=hide_nothing)
         shapes = [str(getattr(value, "shape", value)) for value in self.inputs.values]
         program = hashlib.sha256("\n".join([graph, *shapes]).encode()).hexdigest()
-        return (machine(), devices(), self.threads, self.model.name, self.search.name, self.tolerance,
+        settings = [self.model.settings] if isinstance(self.model, Compiled) else []
+        return (machine(), devices(), self.threads, self.model.name, *settings, self.search.name, self.tolerance,
                 len(self.calibration), program, *prints)  # fmt: skip
 
     def _end(self, finalists: Sequence[Candidate], known: Decision | None) -> _End:
@@ -340,7 +359,7 @@ class _Optimization:
             return _End(best, False, "no rule pays here, so the program is what it was")
         if best.costs.unit != "s":
             return self._end_by_costs(best)
-        instead, how = "", " in a CUDA graph" if self._captures else ""
+        instead, how = "", self._way.value
         if known is not None and known.before is not None and known.after is not None:
             is_same = known.values is not None and known.values == self._values
             found = _Compared(best, known.error) if is_same else self._compared(best)
@@ -348,7 +367,7 @@ class _Optimization:
         else:
             try:
                 before, after, found, instead = self._timed(finalists)
-            except CaptureError as error:
+            except (CaptureError, CompileError) as error:
                 return _End(best, False, f"of a new program, {error}, so the old one stays")
             except Exception as error:
                 failure = f"timing failed with {type(error).__name__}: {error}"
@@ -418,13 +437,13 @@ class _Optimization:
             finalists = self._by_time(finalists, seconds)
         found = self._first_right(finalists)
         programs = [self.workload, self._whole(found[0].program)]
-        before, after = in_turns(programs, self.inputs, seconds, self._captures)
+        before, after = in_turns(programs, self.inputs, seconds, self._way)
         return before, after, *found
 
     def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
         """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
         programs = [self.workload, *map(self._whole, finalists)]
-        _, *times = in_turns(programs, self.inputs, seconds, self._captures)
+        _, *times = in_turns(programs, self.inputs, seconds, self._way)
         order = sorted(zip(times, finalists), key=lambda each: each[0].median)
         if not is_faster(order[0][0], times[0]):
             order.sort(key=lambda each: each[1] is not finalists[0])

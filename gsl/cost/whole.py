@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import statistics
 import time
 import zlib
@@ -13,7 +14,7 @@ from math import sqrt
 from typing import Any
 
 from gsl.cost.machine import WARM, captured
-from gsl.errors import WorkloadError
+from gsl.errors import WorkloadError, is_exhaustion
 from gsl.graph import Effect
 from gsl.workload import Workload
 from gsl.workload.inputs import as_tensor
@@ -65,6 +66,19 @@ def is_faster(new: Timing, old: Timing) -> bool:
     return new.median <= (1 - GAIN) * old.median and won - m * n / 2 > SURE * sqrt(m * n * (m + n + 1) / 12)
 
 
+class Way(enum.Enum):
+    """The way in which whole programs run when they are timed."""
+
+    PLAIN = ""
+    """As ``Workload.build`` makes them."""
+    CAPTURED = " in a CUDA graph"
+    COMPILED = " under torch.compile"
+
+
+class CompileError(WorkloadError):
+    """A program that can't be compiled."""
+
+
 class TimedInputs:
     """The inputs on which programs are run: in the order of one workload, whose names others know."""
 
@@ -92,17 +106,17 @@ class TimedInputs:
 
 
 def in_turns(
-    workloads: Sequence[Workload], inputs: TimedInputs, seconds: float, captures: bool = False
+    workloads: Sequence[Workload], inputs: TimedInputs, seconds: float, way: Way = Way.PLAIN
 ) -> list[Timing]:
     """The times of programs that are run one after the other, in every second round in the opposite order.
 
-    That takes about so many seconds after all are ready to run, or what the least rounds take. With ``captures``, each
-    program is captured as a CUDA graph, which is run. CaptureError for one that can't be.
+    That takes about so many seconds after all are ready to run, or what the least rounds take. CaptureError for a
+    program that can't be captured as a CUDA graph, CompileError for one that can't be compiled.
     """
     import torch
 
     with _unchanged(workloads), torch.no_grad():
-        calls = [_call(workload, inputs, captures) for workload in workloads]
+        calls = [_call(workload, inputs, way) for workload in workloads]
         # The runs of the slowest program that one sample needs, by one run of each program.
         runs = max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
         start = time.perf_counter()
@@ -116,17 +130,32 @@ def in_turns(
     return [Timing(tuple(times)) for times in samples]
 
 
-def _call(workload: Workload, inputs: TimedInputs, captures: bool) -> Callable[[], object]:
+def _call(workload: Workload, inputs: TimedInputs, way: Way) -> Callable[[], object]:
     import torch
 
     values = [
         value.detach().clone() if isinstance(value, torch.Tensor) else value for value in inputs.of(workload).values()
     ]  # a run may write to them
-    run = workload.program.build()
-    call = partial(run, *values)
-    for _ in range(WARM if captures else 1):  # packs weights, compiles
+    if way is Way.COMPILED:
+        return _compiled(workload, values)
+    call = partial(workload.program.build(), *values)
+    for _ in range(WARM if way is Way.CAPTURED else 1):  # packs weights, compiles
         call()
-    return captured(call) if captures else call
+    return captured(call) if way is Way.CAPTURED else call
+
+
+def _compiled(workload: Workload, values: Sequence[Any]) -> Callable[[], object]:
+    """A call of what ``torch.compile`` makes of a program."""
+    call = partial(workload.program.build(backend="inductor"), *values)
+    try:
+        for _ in range(WARM):
+            call()
+    except Exception as error:
+        if is_exhaustion(error):
+            raise
+        why = str(error).strip().partition("\n")[0]
+        raise CompileError(f"it can't be compiled ({type(error).__name__}: {why})") from error
+    return call
 
 
 def _sample(call: Callable[[], object], runs: int) -> float:

@@ -174,6 +174,14 @@ class Stepped(Protocol):
         """
 
 
+@runtime_checkable
+class Compilable(Stepped, Protocol):
+    """An optional interface of a program: a compiler can make code of some of its calls."""
+
+    def alone_compiled(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
+        """A function as that of :meth:`Stepped.alone`, for which the calls were compiled."""
+
+
 Told = TypeVar("Told", bound="Extended")
 
 

@@ -77,9 +77,9 @@ def torch_backend(
 
     With a ``cost``, as of ``Workload.cost``, those matches are rewritten that pay, as ``optimize`` finds them, in
     ``budget`` seconds for each graph; ``rules`` may then be several sets, which are applied one after the other until
-    nothing matches, and are those of the rule book if they are left out. Calls are priced as torch makes them one by
-    one, which is not how a back end that fuses them does. ``trials`` of the back end tells for each graph what was
-    found.
+    nothing matches, and are those of the rule book if they are left out. ``cost="compiled"`` prices what inductor makes
+    of the calls, ``"measured"`` how torch makes them one by one. ``trials`` of the back end tells for each graph what
+    was found.
     """
     return Backend(
         rules, then, cost=cost, budget=budget, iterative=iterative, fold_params=fold_params, check=check,

@@ -509,12 +509,13 @@ class Workload:
         """The cost of each call on this machine, and of all of them together; prints as a table.
 
         ``"measured"``: seconds, by a run of each call alone on operands like its own; a measured cost is kept in the
-        user's cache. ``"kernels"``: the same within a CUDA graph, without what a call takes from Python.
+        user's cache. ``"compiled"``: those of what inductor, the compiler of ``torch.compile``, makes of the program.
+        ``"kernels"``: those within a CUDA graph, without what a call takes from Python.
         ``"analytic"``: the least seconds that its operations and bytes can take. A function of a node: what it returns.
         ``threads`` are those of torch, as many as it has unless told otherwise.
 
-        WorkloadError for another model, for a program whose calls can't be run one by one, and with ``"kernels"`` for
-        one that does not lie on a GPU of CUDA.
+        WorkloadError for another model, for a program whose calls can't be run one by one, with ``"compiled"`` for one
+        that is not of torch, and with ``"kernels"`` for one that does not lie on a GPU of CUDA.
         """
         from gsl.cost import cost
 

@@ -337,7 +337,7 @@ def test_the_machine_has_a_name() -> None:
 
 
 def test_models_by_name() -> None:
-    names = ["measured", "kernels", "analytic"]
+    names = ["measured", "compiled", "kernels", "analytic"]
     assert [model_of(name).name for name in names] == names
 
 

@@ -46,6 +46,19 @@ def test_calls_of_a_captured_graph_are_measured() -> None:
     assert {trial.rule for trial in backend.trials[0]} == {"conv-batch-norm", "parallel-dense-bias-variadic"}
 
 
+@pytest.mark.slow
+def test_loops_are_compiled_while_torch_compiles() -> None:
+    once = Subst(op.Exp(op.ReLU(X)), op.Exp(X), name="without relu")
+    backend = gsl.torch_backend(once, cost="compiled", budget=60, strict=True)
+    module = NetOfOne(lambda self, x: torch.exp(torch.relu(x)).sum(0))
+    call = torch.compile(module, backend=backend)
+    for rows in (3, 5):
+        x = torch.rand(rows, 4)
+        torch.testing.assert_close(call(x), module(x))
+    assert [[trial.rule for trial in trials] for trials in backend.trials] == [[once.name], [once.name]]
+    assert not any(part.cost("compiled").calls[0].estimated for part in backend.graphs[:1])
+
+
 def test_sizes_that_change_count_as_they_are_when_torch_compiles() -> None:
     """An estimate, and the shares of calls that are timed together, depend on them."""
     fuse = Subst(op.ReLU(op.Exp(X)), op.Exp(X), name="exp is positive")

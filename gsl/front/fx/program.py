@@ -147,6 +147,10 @@ class FxProgram(Extended, ABC):
         """A function that makes these calls and no others."""
         return self._steps().alone(steps, copies)
 
+    def alone_compiled(self, steps: Sequence[ProgramStep], *, copies: int = 1) -> Callable[[], object]:
+        """A function that runs what inductor makes of some of the calls."""
+        return self._steps().alone(steps, copies, compiles=True)
+
     def _steps(self) -> FxSteps:
         return FxSteps(self._root, self._root.graph, self._leaves(), self._values)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
@@ -43,16 +44,18 @@ class FxSteps:
             if node.op in _CALLS and not self._is_free(node)
         ]
 
-    def alone(self, steps: Sequence[ProgramStep], copies: int) -> Callable[[], object]:
-        """A function that makes some of the calls. FrontEndError where an operand can't be made up."""
+    def alone(self, steps: Sequence[ProgramStep], copies: int, *, compiles: bool = False) -> Callable[[], object]:
+        """A function that makes some of the calls, which inductor ``compiles``. FrontEndError where an operand can't be
+        made up."""
         natives = [step.native for step in steps]
         graph, operands = self._region(natives)
-        forward = fx.GraphModule(self._modules(natives), graph).forward
+        module = fx.GraphModule(self._modules(natives), graph)
         generator = torch.Generator().manual_seed(0)
         changes = any(mutated(native.target, native.args, native.kwargs) for native in natives)
         sets = [
             [self._operand(node, generator, changes or number > 0) for node in operands] for number in range(copies)
         ]
+        forward = _compiled(module, sets[0]) if compiles else module.forward
         if copies == 1:
             return partial(forward, *sets[0])
         turns = itertools.cycle(sets)
@@ -145,6 +148,20 @@ class FxSteps:
             case Mapping():
                 return f"{{{', '.join(f'{key}: {self._argument(item)}' for key, item in argument.items())}}}"
         return _described(argument)
+
+
+def _compiled(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """What inductor makes of a module, for inputs like these and without gradients.
+
+    It may be called while torch compiles something else: what is known of that is no concern of the module.
+    """
+    from torch._guards import tracing
+    from torch._inductor import compile
+
+    with tracing(None), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # inductor's advice is for whole programs
+        found: Callable[..., Any] = compile(module, list(inputs))
+        return found
 
 
 def _described(value: Any) -> str:
