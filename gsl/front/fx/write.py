@@ -469,7 +469,7 @@ def chooses_layout(node: Node) -> bool:
     An operator of the user's tells its layout by its kernel for fake tensors, as torch demands it.
     """
     chosen = node.op.namespace == "gsl" if isinstance(node.op, OpOverload) else node.op in _LAYOUT_CHOSEN
-    return chosen and (node.origin is None or all(old.op != node.op for old in node.origin.replaced))
+    return chosen and all(old.op != node.op for old in origins(node))
 
 
 def replaced(node: Node) -> Iterator[fx.Node]:

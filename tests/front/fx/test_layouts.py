@@ -14,7 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.fx import Pass
-from gsl.rules import BOOK, NORMAL, RULES
+from gsl.rules import BOOK, IDIOMS, NORMAL, RULES
 
 q, k, v, mask = (pat.Wildcard() for _ in range(4))
 scores = op.Matmul(q, op.Transpose(k, axes=(0, 1, 3, 2))) * 0.5 + mask
@@ -376,3 +376,19 @@ def test_values_of_several_fake_modes() -> None:
     assert new.trace.summary() == {"turned": 1}
     values = [torch.rand(3, 3) for _ in range(3)]
     torch.testing.assert_close(new.mod(*values), old.mod(*values))
+
+
+def test_view_of_attention_that_several_rules_made() -> None:
+    """The call that the second rule replaces is one of the first, and its kernel has chosen no layout yet."""
+
+    class Halved(nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+            found = torch.softmax((q / 2) @ k.transpose(-2, -1), -1) @ v
+            return (found + v).transpose(1, 2).contiguous().view(2, 16, 8)
+
+    old = Workload.from_torch(Halved(), VALUES)
+    new = IDIOMS(old, iterative=True)
+    assert [new.trace.count(rule) for rule in ("attention", "attention-query-factor", "copy-identity")] == [1, 1, 1]
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        old.compare(new).check()
