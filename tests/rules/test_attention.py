@@ -62,6 +62,14 @@ def in_place(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor)
     return F.softmax(scores.float(), -1).type_as(scores) @ v
 
 
+def of_places(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """Biases of the rows and columns of an image, whose places are taken apart for them, as SegGPT has it."""
+    places = q[:, :, :4] @ k[:, :, :4].mT
+    rows, columns = (torch.arange(H * 16.0).view(H, 2, 2, 4).sin()[..., at : at + 2] for at in (0, 2))
+    scores = places.view(B, H, 2, 2, 2, 2) + rows[..., None] + columns[..., None, :]
+    return scores.view(B, H, 4, 4).softmax(-1) @ v[:, :, :4]
+
+
 def bloom(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     bias = torch.arange(M).float().expand(B * H, 1, M)
     scores = torch.baddbmm(bias, folded(q), folded(k).mT, beta=0.5, alpha=0.3).view(B, H, N, M)
@@ -133,6 +141,7 @@ SPELLINGS: dict[str, Function] = {
     "a guard for rows": guarded_by(-math.inf, 0.0),
     "a guard for NaN": without_nan(0.0),
     "windows": with_window,
+    "biases of places": of_places,
     "heads in the batch": bloom,
     "dropout": lambda q, k, v, m: F.dropout((q @ k.mT + m).softmax(-1), 0.1, training=False) @ v,
     "grouped queries": grouped,

@@ -398,5 +398,28 @@ def attention_key_factor() -> RuleSides:
     return without_factor(k, [q, k.source, v], [q, k.plain, v], q.shape[-1])
 
 
-RULES = (attention, attention_of_two, attention_sink, attention_query_factor, attention_key_factor)
+@rule(extern_use=False)
+def attention_bias_of_places() -> RuleSides:
+    """softmax(reshape(reshape(q kᵀ) + a + b)) = softmax(q kᵀ + reshape(a + b)), and of a alone
+
+    Where the places of an image are taken apart into rows and columns for relative positions, and put together again.
+    """
+    product, a, b = op.Matmul(pat.Wildcard(), pat.Wildcard()), pat.Wildcard(), pat.Wildcard()
+    apart = op.Reshape(product)
+    once = apart + a
+    twice = once + b
+    total = twice | once
+    soft = op.Softmax(op.Reshape(total, shape=product.shape), axis=-1)
+    bias = pat.Match(total, [a + b, a])
+    whole = op.Reshape(op.BroadcastTo(bias, shape=apart.shape), newshape=product.shape)
+    fits = [
+        (total.shape == apart.shape) & (apart.shape[-2:] != product.shape[-2:]),
+        same_dtype(product, a) & attr.Match(total, [b.dtype == product.dtype, True]) & attr.In(product.dtype, FLOATS),
+    ]
+    return soft, soft.like(product + whole), *fits
+
+
+RULES = (
+    attention, attention_of_two, attention_sink, attention_bias_of_places, attention_query_factor, attention_key_factor,
+)  # fmt: skip
 """The rules of this family."""

@@ -148,3 +148,15 @@ def _() -> RuleSides:
     soft = op.Softmax(op.Concatenate([op.Matmul(q, k), sink], axis=3), axis=3)
     weights = op.StridedSlice(soft, begin=(0,), end=attr.Tuple(k.shape[3]), strides=(1,), axes=(3,))
     return op.Matmul(weights, v), op.Attention(q, turned(k), v, scale=1.0)
+
+
+@wrong("attention-bias-of-places", condition="", examples=40)
+def _() -> RuleSides:
+    """the second bias is lost"""
+    product, a, b = op.Matmul(pat.Wildcard(), pat.Wildcard()), pat.Wildcard(), pat.Wildcard()
+    apart = op.Reshape(product)
+    total = (apart + a) + b
+    soft = op.Softmax(op.Reshape(total, shape=product.shape), axis=-1)
+    whole = op.Reshape(op.BroadcastTo(a, shape=apart.shape), newshape=product.shape)
+    fits = (total.shape == apart.shape) & (a.dtype == product.dtype) & (b.dtype == product.dtype)
+    return soft, soft.like(product + whole), fits, product.dtype == "float64"
