@@ -11,15 +11,15 @@ from typing import Any
 from gsl import op
 from gsl.errors import FrontEndError, PatternError, PatternTypeError, checked, located, nearest
 from gsl.graph import Graph, TensorType
-from gsl.operators.signature import Meaning, checked_leaves, checked_name, meaning_of
+from gsl.operators.signature import Meaning, checked_leaves, checked_name, checked_writes, meaning_of
 from gsl.pat import Call, Pattern
 from gsl.programs.declared import DeclaredType, annotated, declared
 from gsl.programs.parameters import parameters
 from gsl.programs.samples import Sampler
 from gsl.programs.source import InputSample, rule_program
 from gsl.rewrite import RuleSet, Subst
-from gsl.spec import REQUIRED, DeclaredSpec, Trait, Types
-from gsl.spec.custom import computed, is_inside_meaning, note_call
+from gsl.spec import REQUIRED, DeclaredSpec, OpSpec, Trait, Types
+from gsl.spec.custom import computed, is_inside_meaning, is_noting_calls, note_call
 from gsl.spec.meaning import has_symbols
 from gsl.spec.spec import exact
 from gsl.workload.compare import TOLERANCES
@@ -33,7 +33,7 @@ def operator(
     name: str,
     *,
     traits: Trait | str | Iterable[Trait | str] = (),
-    mutates_args: Sequence[str] = (),
+    mutates_args: str | Sequence[str] = (),
     **leaves: Any,
 ) -> Callable[[Callable[..., Any]], UserOperator]:
     """A decorator that declares an operator by its meaning: a function of tensors that returns tensors.
@@ -50,7 +50,7 @@ def operator(
     """
     checked_name(name)
     wanted = _traits((traits,) if isinstance(traits, (str, Trait)) else traits)
-    writes = tuple(mutates_args)
+    writes = checked_writes(name, mutates_args)
 
     def declare(function: Callable[..., Any]) -> UserOperator:
         made = _declared(name, function, leaves, wanted, writes)
@@ -129,6 +129,12 @@ class UserOperator(op.Operator):
     def __reduce__(self) -> tuple[Any, ...]:
         return _found, self._declared.place()
 
+    def __copy__(self) -> UserOperator:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> UserOperator:
+        return self
+
     @property
     def _declared(self) -> DeclaredSpec:
         assert isinstance(self.spec, DeclaredSpec)
@@ -154,13 +160,25 @@ class UserOperator(op.Operator):
         from gsl.front.fx.custom import run_operator
 
         spec = self._declared
-        given = [operand for operand in operands if operand is not None]
+        given = list(operands)
+        while given and given[-1] is None:
+            given.pop()
         if not spec.takes(len(given)):
-            raise TypeError(f"{spec.cls} takes {spec.arity} tensors ({', '.join(spec.operands)}), got {len(given)}")
+            raise PatternTypeError.here(
+                f"{spec.cls} takes {spec.arity} tensors ({', '.join(spec.operands)}), got {len(given)}"
+            )
         for name in attrs:
             if name not in spec.attrs:
-                raise TypeError(f"{spec.cls} has no attribute {name!r}: {nearest(name, spec.attrs)}")
-        full = spec.complete(attrs, ())
+                raise PatternTypeError.here(f"{spec.cls} has no attribute {name!r}: {nearest(name, spec.attrs)}")
+        try:
+            full = spec.complete(attrs, ())
+        except ValueError as error:
+            if is_noting_calls():  # which tries others
+                raise
+            raise PatternError(located(str(error))) from None
+        absent = [name for name, operand in zip(spec.operands, given) if operand is None]
+        if absent and (absent[0] in spec.operands[: len(spec.operands) - spec.optional] or is_noting_calls()):
+            raise PatternError(located(_gap(spec, absent[0], given)))
         if is_inside_meaning():
             return self.meaning.function(*given, **full)
         _ = self.torch_op  # which is made now, if torch has none
@@ -192,22 +210,36 @@ class UserOperator(op.Operator):
 
     def check(self) -> None:
         """Raise PatternError where the meaning can't be traced, or an operator that torch has disagrees with it."""
-        from gsl.front.fx.custom import disagreement
+        from gsl.front.fx.custom import disagreement, order_matters
 
-        sample = self.sample
+        sample, results = self.sample
+        if len(results) != self.meaning.results:
+            raise PatternError(
+                f"{self.meaning.title}: it returns {_tensors(len(results))}, but is annotated with "
+                f"{_tensors(self.meaning.results)}"
+            )
         native = self._declared.native
+        attrs = {**self._defaults(), **sample.literals}
+        if self.spec.commutative:
+            if len(self.spec.operands) < 2:
+                raise PatternError(f"{self.meaning.title}: a commutative operator has two operands, and this has "
+                                   f"{_tensors(len(self.spec.operands))}")  # fmt: skip
+            reason = order_matters(native, sample.types, attrs, TOLERANCES)
+            if reason is not None:
+                raise PatternError(f"{self.meaning.title}: the meaning is not commutative: {reason}, for {sample}")
         if not native.exists:
             return
         _ = self.torch_op
-        reason = disagreement(native, sample.types, {**self._defaults(), **sample.literals}, TOLERANCES)
+        reason = disagreement(native, sample.types, attrs, TOLERANCES)
         if reason is not None:
             raise PatternError(
                 f"{self.meaning.title}: the meaning is not what the operator of torch computes: {reason}, for {sample}"
             )
 
     @functools.cached_property
-    def sample(self) -> InputSample:
-        """Types and attributes with which the meaning can be computed; attributes that have a default have that."""
+    def sample(self) -> tuple[InputSample, Types]:
+        """Types and attributes with which the meaning can be computed, and the types of its results; attributes that
+        have a default have that."""
         fixed = self._defaults()
         program = rule_program("the meaning of", _side(self, self.meaning.function, fixed), ())
         tensors, literals = parameters(program, program, self._leaves(fixed))
@@ -248,6 +280,9 @@ class UserOperator(op.Operator):
 
     def _sides(self, fixed: Mapping[str, Any]) -> tuple[Callable[..., Any], Callable[..., Any]]:
         last = self.meaning.tensors[len(self.meaning.tensors) - self.meaning.optional:]
+        if not self.meaning.tensors:
+            raise PatternError(f"{self.meaning.title}: it has no operands, so there are no rules between its call and "
+                               "its meaning")  # fmt: skip
         for name, value in fixed.items():
             if name not in self.meaning.schemas:
                 raise PatternError(f"{self.meaning.title}: {name}= is no parameter: "
@@ -255,7 +290,32 @@ class UserOperator(op.Operator):
             if name in self.meaning.tensors and (value is not None or name not in last):
                 raise PatternError(f"{self.meaning.title}: {name}={value!r}: only an optional tensor can be fixed, as "
                                    "None")  # fmt: skip
+            if name in self.spec.attrs:
+                try:
+                    self.spec.normalise(name, value, ())
+                except ValueError as error:
+                    raise PatternError(f"{self.meaning.title}: {error}") from None
+        given = [None if name in fixed else name for name in self.meaning.tensors]
+        while given[-1] is None:
+            given.pop()
+        if None in given:
+            absent = self.meaning.tensors[given.index(None)]
+            raise PatternError(f"{self.meaning.title}: {_gap(self.spec, absent, given)}")
         return _side(self, self.meaning.function, fixed), _side(self, self, fixed)
+
+
+def _gap(spec: OpSpec, absent: str, given: Sequence[Any]) -> str:
+    """The message that an operand is left out before another one."""
+    place = spec.operands.index(absent)
+    if place < len(spec.operands) - spec.optional:
+        return f"{spec.cls}: {absent} is None, and not optional"
+    later = next(name for name, value in zip(spec.operands[place:], given[place:]) if value is not None)
+    return (f"{spec.cls}: {absent} is left out before {later}, which no pattern tells: leave out operands from the end "
+            "on, or declare an operator without it")
+
+
+def _tensors(number: int) -> str:
+    return f"{number} tensor{'' if number == 1 else 's'}"
 
 
 def _shapes(meaning: Meaning, leaves: Mapping[str, Any]) -> dict[str, DeclaredType]:

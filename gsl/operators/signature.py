@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -92,6 +92,13 @@ def meaning_of(name: str, function: Callable[..., Any]) -> Meaning:
                 raise PatternError(f"{title}: {own} is a tensor, so it is a positional parameter: put it before the *")
             if parameter.default not in (inspect.Parameter.empty, None):
                 raise PatternError(f"{title}: the default of the tensor {own} can only be None")
+            if may_be_none and parameter.default is inspect.Parameter.empty:
+                raise PatternError(
+                    f"{title}: the tensor {own} may be None, so it may be left out: give it the default None, "
+                    f"{own}: Tensor | None = None"
+                )
+            if optional and parameter.default is not None:
+                raise PatternError(f"{title}: the tensor {own} stands behind one that may be left out; put it before")
             optional += parameter.default is None
             tensors.append(own)
             schemas[own] = ("Tensor?", "Optional[Tensor]") if may_be_none else ("Tensor",)
@@ -189,4 +196,32 @@ def checked_leaves(meaning: Meaning, given: Mapping[str, Any]) -> dict[str, Any]
             )
         if name in meaning.tensors and not isinstance(value, str):
             raise PatternError(f"{meaning.title}: {name}={value!r}: expected a shape of named sizes, such as 'b n d'")
+        if name in meaning.attrs:
+            _checked_values(meaning, name, value)
     return dict(given)
+
+
+def _checked_values(meaning: Meaning, name: str, values: Any) -> None:
+    if not isinstance(values, (list, tuple)) or len(values) < 2:
+        raise PatternError(
+            f"{meaning.title}: {name}={values!r}: {name} is an attribute: expected a list of two or more values to try"
+        )
+    normalise = meaning.attrs[name].normalise
+    assert normalise is not None
+    for value in values:
+        try:
+            normalise(tuple(value) if isinstance(value, list) else value, ())
+        except ValueError as error:
+            raise PatternError(f"{meaning.title}: {name}={values!r}: {value!r} is no value of it: {error}") from None
+
+
+def checked_writes(operator: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """The names of the arguments that an operator writes. PatternError for what is no name, or stands there twice."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str) or not name.isidentifier() or names.count(name) > 1:
+            raise PatternError(
+                f"@gsl.operator({operator!r}): mutates_args={given!r}: expected the names of the arguments that the "
+                "operator writes, each once, such as ['out']"
+            )
+    return names

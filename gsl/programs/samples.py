@@ -13,6 +13,7 @@ from gsl.graph import TensorType
 from gsl.programs.declared import Axis
 from gsl.programs.parameters import FREE, RuleLiteral, RuleTensor, shape_words
 from gsl.programs.source import InputSample, ProgramTrace, RuleProgram
+from gsl.spec import Types
 
 _SMALL: Final = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97, 101, 103, 107, 109,
                  113, 127, 131, 137, 139, 149, 151, 157, 163, 167, 173, 179, 181, 191, 193)  # fmt: skip
@@ -130,9 +131,11 @@ class Sampler:
                 found.add(*other)
         return found, check
 
-    def first(self) -> InputSample:
-        """The first sample with which the programs can be traced. PatternError where there is none."""
-        return self._base(1)[1][0][0]
+    def first(self) -> tuple[InputSample, Types]:
+        """The first sample with which the programs can be traced, and what the first one returns. PatternError where
+        there is none."""
+        sample, before, _ = self._base(1)[1][0]
+        return sample, tuple(before.types())
 
     def _lengths(self, base: _Choice, name: str, found: Traced) -> tuple[int, int | None]:
         """The numbers of axes with which the graphs keep their form; their traces go into those that were found."""

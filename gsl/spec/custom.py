@@ -160,6 +160,11 @@ def noted_calls() -> Iterator[dict[str, DeclaredSpec]]:
         _CALLED.reset(token)
 
 
+def is_noting_calls() -> bool:
+    """True within a block of :func:`noted_calls`."""
+    return _CALLED.get() is not None
+
+
 def note_call(spec: DeclaredSpec) -> bool:
     """Note a call for the program that is being traced; False if none is."""
     calls = _CALLED.get()

@@ -148,3 +148,84 @@ def test_what_is_said_of_parameters() -> None:
 def test_it_is_put_on_a_function() -> None:
     with pytest.raises(PatternError, match="is a function of tensors, got"):
         gsl.operator("gsl_errors::new")(torch.nn.ReLU())  # type: ignore[arg-type]
+
+
+def three_for_two(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x * 2.0, x * 3.0, x * 4.0  # type: ignore[return-value]
+
+
+def two_for_one(x: Tensor) -> Tensor:
+    return x * 2.0, x * 3.0  # type: ignore[return-value]
+
+
+def no_default(x: Tensor, y: Tensor | None) -> Tensor:
+    return x if y is None else x + y
+
+
+def in_the_middle(x: Tensor | None = None, y: Tensor = 1) -> Tensor:  # type: ignore[assignment]
+    return x + y  # type: ignore[operator]
+
+
+def kinds(x: Tensor, *, mode: str = "relu") -> Tensor:
+    return torch.relu(x) if mode == "relu" else torch.tanh(x)
+
+
+@pytest.mark.parametrize(("function", "message"), [
+    (three_for_two, r"test_errors.py:\d+\): it returns 3 tensors, but is annotated with 2 tensors"),
+    (two_for_one, "it returns 2 tensors, but is annotated with 1 tensor$"),
+    (no_default, r"the tensor y may be None, so .* give it the default None, y: Tensor \| None = None"),
+    (in_the_middle, "the default of the tensor y can only be None"),
+])  # fmt: skip
+def test_what_annotations_say_is_so(function: Callable[..., Any], message: str) -> None:
+    with pytest.raises(PatternError, match=message):
+        gsl.operator("gsl_errors::annotated")(function)
+
+
+@pytest.mark.parametrize("values", ["relu", [], ["relu"], {"relu", "tanh"}])
+def test_values_to_try_are_a_list(values: Any) -> None:
+    with pytest.raises(PatternError, match="mode is an attribute: expected a list of two or more values to try"):
+        gsl.operator("gsl_errors::kinds", mode=values)(kinds)
+    with pytest.raises(PatternError, match="1 is no value of it: expected a string, found 1"):
+        gsl.operator("gsl_errors::kinds", mode=["relu", 1])(kinds)
+
+
+def test_a_fixed_value_is_one_of_the_attribute() -> None:
+    made = gsl.operator("gsl_errors::kinds", mode=["relu", "tanh"])(kinds)
+    with pytest.raises(PatternError, match=r"test_errors.py:\d+\): gsl_errors::kinds: mode: expected .*, found 3$"):
+        made.recognise(mode=3)
+    with pytest.raises(PatternError, match=r"mode: expected a string, found None$"):
+        made.lower(mode=None)
+    assert made.recognise(mode="relu").name == "recognise kinds"
+
+
+def test_what_is_commutative_is_tried() -> None:
+    def difference(x: Tensor, y: Tensor) -> Tensor:
+        return x - y
+
+    with pytest.raises(PatternError, match=r"is not commutative: result 0 at \[.*\] is .* as it is, and .* exchanged"):
+        gsl.operator("gsl_errors::difference", traits="commutative")(difference)
+    with pytest.raises(PatternError, match="a commutative operator has two operands, and this has 1 tensor"):
+        gsl.operator("gsl_errors::single", traits="commutative")(lacks)
+
+
+@pytest.mark.parametrize("names", [["x", "x"], [3], ["x y"], ""])
+def test_the_arguments_that_are_written_have_names(names: Any) -> None:
+    with pytest.raises(PatternError, match="expected the names of the arguments that the operator writes, each once"):
+        gsl.operator("gsl_errors::writes", mutates_args=names)(lacks)
+
+
+def test_a_call_on_tensors_that_does_not_fit() -> None:
+    made = gsl.operator("gsl_errors::kinds", mode=["relu", "tanh"])(kinds)
+    with pytest.raises(PatternError, match=r"test_errors.py:\d+: gsl_errors::kinds: mode: expected a string, found 3"):
+        made(torch.ones(2), mode=3)
+    with pytest.raises(PatternError, match="kinds takes 1 tensors"):
+        made(torch.ones(2), torch.ones(2))
+
+
+def test_an_operator_without_operands_has_no_rules() -> None:
+    @gsl.operator("gsl_errors::nothing")
+    def nothing() -> Tensor:
+        return torch.zeros(3)
+
+    with pytest.raises(PatternError, match="it has no operands, so there are no rules"):
+        nothing.recognise()

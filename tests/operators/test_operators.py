@@ -483,3 +483,41 @@ def test_that_check_can_fail() -> None:
     declared = library_operator("gsl_tests::branches")(branches)
     with pytest.raises(PatternError, match="branches"):
         declared.check()
+
+
+def test_an_operand_that_is_left_out_before_another() -> None:
+    @gsl.operator("gsl_tests::affine")
+    def affine(x: Tensor, shift: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
+        y = torch.relu(x if shift is None else x + shift)
+        return y if scale is None else y * scale
+
+    torch.testing.assert_close(affine(X, None, X), torch.relu(X) * X)
+    torch.testing.assert_close(affine(X, X, None), torch.relu(X + X))
+    compiled = torch.compile(lambda x: affine(x, None, x), backend="eager")
+    torch.testing.assert_close(compiled(X), torch.relu(X) * X)
+    for make in (affine.recognise, affine.lower):
+        assert make(scale=None)
+        assert make(shift=None, scale=None)
+        with pytest.raises(gsl.errors.PatternError, match="affine: shift is left out before scale, which no pattern"):
+            make(shift=None)
+    with pytest.raises(gsl.errors.PatternError, match="shift is left out before scale"):
+        Subst.from_programs(lambda x, y: torch.relu(x) * y, lambda x, y: affine(x, None, y), x="a b", y="a b")
+    with pytest.raises(gsl.errors.PatternError, match="affine: x is None, and not optional"):
+        affine(None, X)
+
+
+def test_copies_of_an_operator_are_the_operator() -> None:
+    @gsl.operator("gsl_tests::doubled")
+    def doubled(x: Tensor) -> Tensor:
+        return x * 2.0
+
+    class Holds(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kernel = doubled
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.kernel(x)
+
+    assert copy.copy(doubled) is doubled
+    assert copy.deepcopy(Holds()).kernel is doubled

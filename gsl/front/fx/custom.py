@@ -365,11 +365,35 @@ def disagreement(
         if is_exhaustion(error):
             raise
         return None
+    return _difference(expected, found, "by the meaning", "by the kernel", tolerances)
+
+
+def order_matters(
+    native: TorchOperator, types: Mapping[str, TensorType], attrs: Mapping[str, Any], tolerances: Mapping[str, Any]
+) -> str | None:
+    """The case in which the meaning gives other values when its two first operands are exchanged, on random tensors;
+    ``None`` if none, or where it can't be computed."""
+    generator = torch.Generator().manual_seed(0)
+    first, second, *_ = [_random(type, generator) for type in types.values()]
+    try:
+        expected = native.meaning(first, second, **attrs)
+        found = native.meaning(second, first, **attrs)
+    except Exception as error:
+        if is_exhaustion(error):
+            raise
+        return None
+    return _difference(expected, found, "as it is", "with its operands exchanged", tolerances)
+
+
+def _difference(
+    expected: Any, found: Any, one: str, other: str, tolerances: Mapping[str, Any]
+) -> str | None:
+    """The first place where results differ, in words."""
     pairs = zip(*(each if isinstance(each, (tuple, list)) else (each,) for each in (expected, found)))
     for number, (mine, theirs) in enumerate(pairs):
         if mine.shape != theirs.shape or mine.dtype != theirs.dtype:
-            return (f"result {number} is {tuple(mine.shape)} of {mine.dtype} by the meaning, and {tuple(theirs.shape)} "
-                    f"of {theirs.dtype} by the kernel")  # fmt: skip
+            return (f"result {number} is {tuple(mine.shape)} of {mine.dtype} {one}, and {tuple(theirs.shape)} "
+                    f"of {theirs.dtype} {other}")  # fmt: skip
         near = tolerances.get(dtype_name(mine.dtype))
         off = (mine.double() - theirs.double()).abs().nan_to_num(nan=0.0)
         # A kernel may round in its own way: ten times what a rewrite may change.
@@ -377,8 +401,8 @@ def disagreement(
         if mine.numel() and float(off.max()) > allowed:
             place = torch.unravel_index(off.argmax(), off.shape)
             where = ", ".join(str(int(index)) for index in place)
-            return (f"result {number} at [{where}] is {mine[place].item():.6g} by the meaning, and "
-                    f"{theirs[place].item():.6g} by the kernel")  # fmt: skip
+            return (f"result {number} at [{where}] is {mine[place].item():.6g} {one}, and "
+                    f"{theirs[place].item():.6g} {other}")  # fmt: skip
     return None
 
 
