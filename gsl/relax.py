@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gsl import errors
-from gsl.errors import FrontEndError, GSLError, missing_package, nearest
+from gsl.errors import FrontEndError, GSLError, PatternTypeError, checked, missing_package, nearest
 
 try:
     import tvm
@@ -23,6 +23,7 @@ _OUTLINED = ("Composite", "Codegen", "Primitive")
 """The attributes of functions that belong to a back end: their contents have been decided on."""
 
 
+@checked(PatternTypeError)
 def Pass(
     rules: Subst | RuleSet | Iterable[Subst],
     *,

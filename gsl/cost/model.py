@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Protocol, Union, runtime_checkable
 
 from gsl.cache import Store
@@ -102,11 +103,18 @@ class OfNodes:
         return ""
 
     def of(self, node: Node) -> float:
-        """The cost of a node. WorkloadError where the function returns no number."""
-        value = self.function(node)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
-            raise WorkloadError(f"the cost of %{node.name} ({op_name(node.op)}) should be a number that is not "
-                                f"negative, got {value!r}")  # fmt: skip
+        """The cost of a node. WorkloadError where the function fails, or returns no number."""
+        what = f"the cost of %{node.name} ({op_name(node.op)})"
+        try:
+            value = self.function(node)
+        except Exception as error:
+            if is_exhaustion(error):
+                raise
+            raise WorkloadError(
+                f"{what} is not known, because the function cost= failed: {type(error).__name__}: {error}"
+            ) from error
+        if isinstance(value, bool) or not isinstance(value, Real) or not value >= 0:
+            raise WorkloadError(f"{what} should be a number that is not negative, got {value!r}")
         return float(value)
 
     def prices(self, workload: Workload) -> PerNode:

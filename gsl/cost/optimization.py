@@ -255,6 +255,8 @@ class _Optimization:
         with self._measuring_for(search_for.left):
             exact = search_for if self.tolerance is None else Clock(EXACT * search_for.left)
             found = self.search.run(space, exact, self.progress)
+            if not isinstance(found, Found):
+                raise WorkloadError(f"the search {self.search.name!r} should return a gsl.cost.Found, got {found!r}")
             if self.tolerance is not None:
                 inputs = self.calibration or [self.inputs]
                 found = approximated(space, found, self.tolerance, inputs, search_for, self.progress)
@@ -538,9 +540,11 @@ def _search(search: str | Search) -> Search:
         if search not in SEARCHES:
             raise WorkloadError(f"there is no search {search!r}: {nearest(search, SEARCHES)}")
         return SEARCHES[search]
-    if not hasattr(search, "run"):
+    if isinstance(search, type) or not callable(getattr(search, "run", None)) or not hasattr(search, "name"):
+        is_class = isinstance(search, type)
+        made = f"make one of the class: {search.__name__}()" if is_class else "a strategy has a name and run"
         raise WorkloadError(f"search= is one of {', '.join(map(repr, SEARCHES))} or a strategy, got {search!r} of type "
-                            f"{type(search).__name__}")  # fmt: skip
+                            f"{type(search).__name__}; {made}")  # fmt: skip
     return search
 
 

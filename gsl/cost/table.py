@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from gsl.errors import WorkloadError, checked, nearest
+from gsl.errors import WorkloadError, check_number, checked, nearest
 
 MOST_ROWS = 12
 """The largest number of rows of a printed table."""
@@ -75,6 +75,8 @@ class Costs:
             "module": lambda cost: ".".join(cost.module[:depth]) or "(none)",
             "call": lambda cost: cost.name,
         }
+        if depth is not None:
+            check_number("depth", depth, "the number of names of modules", 0, error=WorkloadError)
         if grouping not in names:
             raise WorkloadError(f"costs are given by operator, module or call, not by {grouping!r}: "
                                 f"{nearest(str(grouping), names)}")  # fmt: skip
@@ -92,6 +94,8 @@ class Costs:
     def table(self, grouping: Grouping = "operator", *, depth: int | None = None, limit: int | None = MOST_ROWS) -> str:
         """The rows as text, the most costly ones first."""
         rows = self.by(grouping, depth=depth)
+        if limit is not None:
+            check_number("limit", limit, "the number of rows", 0, error=WorkloadError)
         shown = rows if limit is None else rows[:limit]
         lines = [(row.name, str(row.calls), amount(row.value, self.unit), f"{row.share:.1%}") for row in shown]
         left = rows[len(shown) :]

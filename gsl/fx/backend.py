@@ -25,7 +25,9 @@ from gsl.errors import (
     PatternTypeError,
     RewriteError,
     WorkloadError,
+    check_number,
     checked,
+    nearest,
 )
 from gsl.front.fx.compiled import CompiledProgram, hoisted, is_autocast
 from gsl.front.fx.program import RegionProgram
@@ -87,6 +89,15 @@ def torch_backend(
     )  # fmt: skip
 
 
+def _check_name(then: str) -> None:
+    """Raise PatternError for a name of a back end that torch does not know."""
+    try:
+        torch._dynamo.lookup_backend(then)
+    except torch._dynamo.exc.InvalidBackend as error:
+        known = torch._dynamo.list_backends(exclude_tags=())
+        raise PatternError(f"then={then!r} is no back end of torch.compile: {nearest(then, known)}") from error
+
+
 class Backend:
     """A back end for ``torch.compile``, see :func:`torch_backend`."""
 
@@ -103,11 +114,18 @@ class Backend:
         strict: bool | None,
         on_rewrite: OnRewrite | None,
     ) -> None:
+        check_number("budget", budget, "a number of seconds", 0, whole=False)
+        if strict not in (None, True, False):
+            raise PatternError(f"strict= is None, True or False; got {strict!r}")
+        if on_rewrite is not None and not callable(on_rewrite):
+            raise PatternError(
+                f"on_rewrite= is a function of the trace, the graph and the new graph; got {on_rewrite!r}"
+            )
         self.pricing = None if cost is None else Pricing(rules, cost, budget, fold_params)
         self.rules = _plain(rules) if self.pricing is None else self.pricing.rules
         self.then = then
         if isinstance(then, str):
-            torch._dynamo.lookup_backend(then)  # an unknown name is an error here
+            _check_name(then)
         elif not callable(then):
             raise PatternError(f"then= is the name of a back end of torch.compile, or a function; got {then!r}")
         self.iterative = iterative

@@ -238,6 +238,15 @@ class PassRecords(list[PassRecord]):
         return pre(str(self))
 
 
+def _folder(path: Path) -> Path:
+    """A folder for graphs, which is made. PatternError where it can't be."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise PatternError(f"dump={str(path)!r} can't be the folder of the graphs: {error.strerror}") from error
+    return path
+
+
 class PassList(InductorPass):
     """Passes with names, which are made one after the other: one pass for inductor's configuration.
 
@@ -256,11 +265,14 @@ class PassList(InductorPass):
     ) -> None:
         if not isinstance(passes, Mapping):
             raise PatternError(f"a PassList takes passes by name, as {{'normal': NORMAL}}, got {passes!r}")
+        for name in passes:
+            if not isinstance(name, str):
+                raise PatternError(f"a PassList takes passes by name, as {{'normal': NORMAL}}, and {name!r} is no text")
         self._passes = {
             name: each if isinstance(each, Pass) else Pass(each, keep_graphs=keep_graphs)
             for name, each in passes.items()
         }
-        self.dump = None if dump is None else Path(dump)
+        self.dump = None if dump is None else _folder(Path(dump))
         self.records = PassRecords()
         self._graphs = 0
 
@@ -269,6 +281,9 @@ class PassList(InductorPass):
             return self._passes[name]
         except KeyError:
             raise KeyError(f"no pass is named {name!r}: {nearest(name, self._passes)}") from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._passes)
 
     def __call__(self, graph: fx.Graph | fx.GraphModule, is_inference: bool | None = None) -> None:
         """Make all passes on a graph, as each of them does by itself."""

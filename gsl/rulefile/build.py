@@ -107,6 +107,8 @@ class FusionRule(Subst):
 
 def rules_of(entries: Sequence[Entry], heuristics: Mapping[str, Heuristic] | None = None) -> list[FusionRule]:
     """The rules of a file. PatternError for a heuristic that no rule of the file has."""
+    if not isinstance(heuristics, Mapping | None):
+        raise PatternError(f"heuristics= is a mapping from names to functions of the match, got {heuristics!r}")
     chosen = dict(heuristics or {})
     known = {entry.heuristic for entry in entries if entry.heuristic is not None}
     for name, function in chosen.items():

@@ -48,8 +48,11 @@ YamlValue = TypeVar("YamlValue")
 
 def read_file(path: str | Path) -> tuple[Entry, ...]:
     """The rules of a file. RuleFileError, with line and column, for one that is ill-formed."""
-    with Path(path).open("rb") as stream:
-        data = stream.read(MAX_BYTES + 1)
+    try:
+        with Path(path).open("rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise RuleFileError(f"{path}: the file can't be read: {error.strerror}") from error
     if len(data) > MAX_BYTES:
         raise RuleFileError(f"{path}: a rule file has at most {MAX_BYTES} bytes")
     try:

@@ -97,11 +97,17 @@ class ModuleFusion:
 
     def in_inference(self, match: Match) -> bool | str:
         """True if nothing that was matched belongs to a module in training mode; the reason if something does."""
+        from torch import fx
+
         from gsl.front.fx.handle import in_training, native_of
 
         for node in match.inner:
-            native = native_of(node)
-            if native is not None and in_training(native):
+            native: object = native_of(node)
+            if native is None:
+                continue
+            if not isinstance(native, fx.Node):
+                return "modules are called by traced graphs of torch only"
+            if in_training(native):
                 return f"%{node.name} is in training mode: call eval() on the module first"
         if self.unread is not None and self.unread in match:
             return f"%{match[self.unread].name} has no running statistics"

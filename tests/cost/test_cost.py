@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -137,11 +138,17 @@ def test_a_function_of_a_node_is_a_model() -> None:
         (3, "or a function from a node to a number, got 3"),
         (lambda node: -1.0, "a number that is not negative, got -1.0"),
         (lambda node: "much", "got 'much'"),
+        (lambda: 1.0, r"is not known, because the function cost= failed: TypeError: .*takes 0 positional arguments"),
+        (lambda node: 1 / 0, r"%\w+ \(nn.dense\) is not known, .*: ZeroDivisionError: division by zero"),
     ],
 )
 def test_what_is_no_model_is_an_error(wanted: object, message: str) -> None:
     with pytest.raises(WorkloadError, match=message):
         net().cost(wanted)  # type: ignore[arg-type]
+
+
+def test_prices_may_be_numbers_of_numpy() -> None:
+    assert net().cost(lambda node: np.float32(2.0)).total == 2 * net().cost(lambda node: 1).total
 
 
 def test_tables_by_what_there_is_not_are_errors() -> None:
@@ -150,6 +157,10 @@ def test_tables_by_what_there_is_not_are_errors() -> None:
         costs.by("operators")  # type: ignore[arg-type]
     with pytest.raises(WorkloadError, match="by value, calls or name"):
         costs.by(order="size")
+    with pytest.raises(WorkloadError, match="depth= is the number of names of modules, 0 or more, got -1"):
+        costs.by("module", depth=-1)
+    with pytest.raises(WorkloadError, match="limit= is the number of rows, 0 or more, got -1"):
+        costs.table("call", limit=-1)
 
 
 # ------------------------------------------------------------ measured

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from torch import nn
 
 import gsl
 from gsl import RuleSet, Subst, Unchecked, Workload, op, pat
-from gsl.cost import Costs, Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
+from gsl.cost import Backtrack, Costs, Found, Measured, OfNodes, OptimizeReport, Space, Store, Timing
 from gsl.cost.machine import CaptureError
 from gsl.cost.optimization import SEARCHES
 from gsl.cost.space import Choice, Clock
@@ -427,6 +428,9 @@ def test_modules_are_exported() -> None:
         ({"budget": 0}, "a number of seconds, more than 0, got 0"),
         ({"tolerance": 2.0}, "between 0 and 1, got 2.0"),
         ({"search": "gredy"}, "did you mean 'greedy'"),
+        ({"search": Backtrack}, r"got <class .*Backtrack'> of type type; make one of the class: Backtrack\(\)"),
+        ({"search": SimpleNamespace(run=print)}, "a strategy, got .*; a strategy has a name and run"),
+        ({"search": SimpleNamespace(name="none", run=lambda *space: 3)}, "'none' should return a gsl.cost.Found"),
         ({"search": 3}, "or a strategy, got 3"),
         ({"cost": "fast"}, "no cost model 'fast'"),
         ({"rules": "BOOK"}, "a list of RuleSets that are applied one after the other; got 'B'"),

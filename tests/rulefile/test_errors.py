@@ -334,3 +334,17 @@ def test_heuristics_are_checked(heuristics: Any, message: str) -> None:
     with pytest.raises(PatternError) as error:
         rules("r: {heuristic: FAST, pattern: {a: {op_type: relu}}}", **heuristics)
     assert message in str(error.value)
+
+
+def test_heuristics_are_a_mapping() -> None:
+    from gsl.rulefile import rules_of
+
+    with pytest.raises(PatternError, match=r"heuristics= is a mapping from names to functions of the match, got \[1\]"):
+        rules_of((), [1])  # type: ignore[arg-type]
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RuleFileError, match=r"nowhere\.yaml: the file can't be read: No such file"):
+        RuleSet.from_yaml(tmp_path / "nowhere.yaml")
+    with pytest.raises(RuleFileError, match="the file can't be read: Is a directory"):
+        RuleSet.from_yaml(tmp_path)

@@ -295,3 +295,14 @@ def test_an_exported_program_calls_no_modules() -> None:
     reasons = [str(refused) for refused in after.trace.refused if "an exported program can't call" in str(refused)]
     assert len(reasons) == 1
     assert "ConvReLU2d; rewrite the GraphModule" in reasons[0]
+
+
+@pytest.mark.relax
+def test_graphs_that_call_no_modules_are_refused() -> None:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU()).eval()
+    wl = Workload.from_relax(from_exported_program(torch.export.export(model, (torch.randn(1, 3, 8, 8),))))
+    after = MODULE_FUSION(wl)
+    assert after.op_counts() == wl.op_counts()
+    assert {refused.reason for refused in after.trace.refused} == {"modules are called by traced graphs of torch only"}

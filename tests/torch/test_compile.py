@@ -382,9 +382,19 @@ def test_a_result_that_is_a_copy_anyway_hinders_no_rule(name: str) -> None:
 def test_an_unknown_back_end_is_an_error_at_once() -> None:
     with pytest.raises(PatternError, match=r"then= is the name of a back end of torch.compile, or a function; got 3"):
         gsl.torch_backend(SMALL, then=3)  # type: ignore[arg-type]
-    with pytest.raises(Exception, match="indoctor"):
+    with pytest.raises(PatternError, match=r"then='indoctor' is no back end of torch.compile: did you mean 'inductor'"):
         gsl.torch_backend(SMALL, "indoctor")
     assert repr(gsl.torch_backend(SMALL, "eager")) == "<gsl.torch_backend of 2 rules, then 'eager'>"
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"budget": -1}, "budget= is a number of seconds, 0 or more, got -1"),
+    ({"strict": "no"}, "strict= is None, True or False; got 'no'"),
+    ({"on_rewrite": 3}, "on_rewrite= is a function of the trace, the graph and the new graph; got 3"),
+])  # fmt: skip
+def test_arguments_that_do_not_fit_are_errors_at_once(given: Any, message: str) -> None:
+    with pytest.raises(PatternError, match=message):
+        gsl.torch_backend(SMALL, "eager", **given)
 
 
 def test_one_rule_and_a_list_of_rules_will_do() -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import gsl
 from gsl import RuleSet, Subst, Workload, is_op, op, pat
-from gsl.errors import FixpointError, FrontEndError, WorkloadError
+from gsl.errors import FixpointError, FrontEndError, PatternError, WorkloadError
 from gsl.fx import Pass, PassList
 from gsl.rewrite.fingerprint import fingerprint
 from gsl.rules import BOOK, OPTIMISING, RULES
@@ -465,3 +466,12 @@ def test_fingerprints_are_equal_in_every_process() -> None:
         for env in environments
     }
     assert found == {fingerprint(BOOK)}
+
+
+def test_what_is_no_list_of_passes_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(PatternError, match=r"takes passes by name.*and 1 is no text"):
+        PassList({1: RELUS})  # type: ignore[dict-item]
+    (tmp_path / "file").touch()
+    with pytest.raises(PatternError, match="can't be the folder of the graphs: File exists"):
+        PassList({"relus": RELUS}, dump=tmp_path / "file")
+    assert list(PassList({"relus": RELUS, "rest": ABS})) == ["relus", "rest"]

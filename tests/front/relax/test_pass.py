@@ -9,7 +9,7 @@ from tvm.relax.expr import _update_type
 
 import gsl.relax
 from gsl import Match, RuleSet, Subst, op, pat
-from gsl.errors import FixpointError, FrontEndError, RewriteError
+from gsl.errors import FixpointError, FrontEndError, PatternTypeError, RewriteError
 from tests.front.relax.relax_helpers import Mixed, lines, tensor
 
 X, Y = pat.Wildcard(), pat.Wildcard()
@@ -62,6 +62,10 @@ def test_functions_are_chosen_by_name() -> None:
     assert counts(gsl.relax.Pass(RELU_TWICE, functions="other")(module(Composite="mine"))) == {"main": 2, "other": 1}
     with pytest.raises(FrontEndError, match="no Relax function 'mian': did you mean 'main'"):
         gsl.relax.Pass(RELU_TWICE, functions=["mian"])(module())
+    with pytest.raises(PatternTypeError, match=r"functions= of Pass is str | Iterable\[str\] | None, got I.GlobalVar"):
+        gsl.relax.Pass(RELU_TWICE, functions=module().get_global_var("main"))
+    with pytest.raises(PatternTypeError, match="Pass has no argument 'iteratve': did you mean 'iterative'"):
+        gsl.relax.Pass(RELU_TWICE, iteratve=True)  # type: ignore[call-arg]
 
 
 def test_a_module_in_which_nothing_fires_is_returned() -> None:
