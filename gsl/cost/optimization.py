@@ -541,8 +541,8 @@ def _search(search: str | Search) -> Search:
             raise WorkloadError(f"there is no search {search!r}: {nearest(search, SEARCHES)}")
         return SEARCHES[search]
     if isinstance(search, type) or not callable(getattr(search, "run", None)) or not hasattr(search, "name"):
-        is_class = isinstance(search, type)
-        made = f"make one of the class: {search.__name__}()" if is_class else "a strategy has a name and run"
+        name = getattr(search, "__name__", "")
+        made = f"make one of the class: {name}()" if isinstance(search, type) else "a strategy has a name and run"
         raise WorkloadError(f"search= is one of {', '.join(map(repr, SEARCHES))} or a strategy, got {search!r} of type "
                             f"{type(search).__name__}; {made}")  # fmt: skip
     return search
