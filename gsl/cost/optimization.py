@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -462,11 +463,14 @@ class _Optimization:
         tolerance = _allowed(_used(program), self.tolerance)
         if tolerance is not None:
             wrong = error(new, inputs, warm=True)
-            reason = f"the error of {wrong:.1e} is above the tolerance" if wrong > tolerance else ""
+            why = ", for outputs are finite in other places, or nowhere" if math.isinf(wrong) else ""
+            reason = f"the error of {wrong:.1e} is above the tolerance{why}" if wrong > tolerance else ""
             return _Compared(program, wrong, reason)
         report = self.workload.compare(new, list(self.inputs.values))
         wrong = error(new, inputs)  # by packed weights, for it ran before
         why = [f"{row.name}: {row.reason}" for row in report.failures] or ["there are no outputs"]
+        if report.passed and math.isinf(wrong):  # equal infinities, and nothing else
+            wrong = 0.0
         return _Compared(program, wrong, "" if report.passed else f"the comparison failed: {why[0]}")
 
 

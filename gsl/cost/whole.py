@@ -215,10 +215,11 @@ def error(new: Workload, inputs: Sequence[TimedInputs], *, warm: bool = False) -
     """The largest difference of an output from that of the workload of the inputs, relative to the largest magnitude of
     that output, over all inputs.
 
-    Infinite where outputs have another shape, or are not finite in other places. With ``warm``, the new program runs
-    once before: what it does with packed weights is done from the second run on.
+    Infinite where outputs have another shape, are not finite in other places, or are finite nowhere, so that they tell
+    nothing. With ``warm``, the new program runs once before: what it does with packed weights is done from the second
+    run on.
     """
-    worst = 0.0
+    found: list[float | None] = []
     if warm:
         new.isolated(inputs[0].of(new), 0)
     for run in inputs:
@@ -226,11 +227,13 @@ def error(new: Workload, inputs: Sequence[TimedInputs], *, warm: bool = False) -
         first, second = map(dict, aligned(run.expected, old, run.of(old), new.isolated(values, 0), new, values))
         if first.keys() != second.keys():
             raise WorkloadError(f"{new.name} has other outputs than {old.name}")
-        worst = max([worst, *(_distance(value, second[path]) for path, value in first.items())])
-    return worst
+        found += [_distance(value, second[path]) for path, value in first.items()]
+    told = [each for each in found if each is not None]
+    return max(told, default=float("inf") if found else 0.0)
 
 
-def _distance(expected: Any, found: Any) -> float:
+def _distance(expected: Any, found: Any) -> float | None:
+    """The difference of an output, ``None`` where no number of it is finite."""
     import torch
 
     if not hasattr(expected, "shape"):
@@ -247,6 +250,6 @@ def _distance(expected: Any, found: Any) -> float:
         return float("inf")
     finite = torch.isfinite(a)
     if not bool(finite.any()):
-        return 0.0
+        return None
     gap, scale = (a - b)[finite].abs().max(), a[finite].abs().max()
     return float(gap / scale) if scale else float("inf") if gap else 0.0

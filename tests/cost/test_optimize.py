@@ -604,6 +604,19 @@ def test_errors_are_relative_to_the_largest_output() -> None:
     assert error(other, [TimedInputs(wl)]) == pytest.approx(1e-3, rel=1e-2)
     assert error(wl, [TimedInputs(wl)]) == 0.0
     assert error(chain(lambda a: a / 0), [TimedInputs(wl)]) == float("inf")
+    nowhere, some = (torch.full((4, 3), torch.nan),), (torch.tensor([[1.0, torch.nan, torch.inf]] * 4),)
+    assert error(wl, [TimedInputs(wl, nowhere)]) == float("inf")
+    assert error(wl, [TimedInputs(wl, nowhere), TimedInputs(wl, some)]) == 0.0
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_numbers_that_are_finite_nowhere_allow_no_approximate_rule(number: float) -> None:
+    rough = Subst(op.ReLU(x), x * 1.5, name="rough", approximate=True)
+    wl, nowhere = chain(torch.relu), [(torch.full((4, 3), number),)]
+    report = gsl.optimize(wl, rules=rough, cost=priced(**{"nn.relu": 9.0}), tolerance=0.1, calibration=nowhere).report
+    assert not report.kept
+    exact = gsl.optimize(chain(torch.relu, torch.relu), nowhere[0], rules=RELU_RELU, cost=priced()).report
+    assert (exact.taken, exact.error) == ((False, torch.inf) if number is torch.nan else (True, 0.0))
 
 
 def test_programs_take_turns_and_buffers_stay() -> None:

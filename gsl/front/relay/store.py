@@ -259,6 +259,11 @@ class RelayStorer(Storer):
                 continue
             if name in (opaque.COMPOSITE, opaque.PATTERN):
                 raise FrontEndError(f"{group.name}: the attribute {name} is Relay's own; give it another name")
+            if not _is_kept(value):
+                raise FrontEndError(
+                    f"{group.name}: Relay can't hold the attribute {name}={value!r}: whole numbers have 64 bits, and "
+                    "texts no zero byte"
+                )
             function = function.with_attr(name, value)
         if opaque.CODEGEN not in attrs:
             return function
@@ -398,6 +403,15 @@ def _stand_in(number: int, operand: Node) -> Any:
         return stand_in(number, operand.type)
     parts = [stand_in(number, item.type) for item in operand.operands]
     return None if any(part is None for part in parts) else relay.Tuple(parts)
+
+
+def _is_kept(value: Any) -> bool:
+    """True for an attribute that Relay's objects hold as it is: others would be cut without a word."""
+    if isinstance(value, tuple):
+        return all(map(_is_kept, value))
+    if isinstance(value, str):
+        return "\0" not in value
+    return not isinstance(value, int) or -(2**63) <= value < 2**63
 
 
 def _new_parts(expr: Any) -> Sequence[Any]:

@@ -358,6 +358,16 @@ def test_what_relay_can_not_express_leaves_the_workload_as_it_was():
     assert wl.replace(wl.graph.copy()).mod.same_as(wl.mod)
 
 
+@pytest.mark.parametrize("value", [2**63, (1, -(2**63) - 1), "a\0b"])
+def test_an_attribute_that_relay_would_cut_is_an_error(value: Any) -> None:
+    wl = workload(relay.nn.relu(X))
+    with pytest.raises(FrontEndError, match=r"mine\.relu: Relay can't hold the attribute level="):
+        Subst(op.ReLU(A), pat.Fused("mine.relu", level=value))(wl)
+    (group,) = Subst(op.ReLU(A), pat.Fused("mine.relu", level=2**63 - 1))(wl).groups().values()
+    assert dict(group.attrs) == {"level": 2**63 - 1}
+
+
+
 def test_a_group_is_outlined_as_a_composite_function():
     wl = workload(relay.exp(relay.nn.relu(X + var("w", 2, 3))))
     new = Subst(op.ReLU(A + B), pat.Fused("mine.add_relu", level=2))(wl)
