@@ -463,8 +463,8 @@ class _Optimization:
         tolerance = _allowed(_used(program), self.tolerance)
         if tolerance is not None:
             wrong = error(new, inputs, warm=True)
-            why = ", for outputs are finite in other places, or nowhere" if math.isinf(wrong) else ""
-            reason = f"the error of {wrong:.1e} is above the tolerance{why}" if wrong > tolerance else ""
+            places = ", for outputs are finite in other places, or nowhere" if math.isinf(wrong) else ""
+            reason = f"the error of {wrong:.1e} is above the tolerance{places}" if wrong > tolerance else ""
             return _Compared(program, wrong, reason)
         report = self.workload.compare(new, list(self.inputs.values))
         wrong = error(new, inputs)  # by packed weights, for it ran before
