@@ -52,7 +52,11 @@ class FusionMatch:
             raise KeyError(f"{self.rule.name} has no operator {name!r}: {nearest(name, self.rule.parts)}") from None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The node of an operator, or a default where the operator is absent."""
+        """The node of an operator, or a default where the operator is absent. KeyError for a name that the rule of the
+        file has nowhere."""
+        known = {operator.name for each in self.rule.entry.patterns for operator in each.operators}
+        if name not in known:
+            raise KeyError(f"{self.rule.name} has no operator {name!r}: {nearest(name, known)}")
         part = self.rule.parts.get(name)
         return default if part is None else self.match[part.pattern]
 

@@ -113,7 +113,9 @@ _JOINED: Final[dict[str, OperatorKind]] = {
     **{f"conv_transpose{n}d": _kind(f"nn.conv{n}d_transpose", joined=(BIAS,)) for n in (1, 2, 3)},
     "linear": _kind("nn.dense", joined=(BIAS,)),
     "convolution": _kind(*CONVOLUTIONS, joined=(BIAS,)),
-    **{name: _kind("matmul", joined=(BIAS, "add"), alone=False) for name in ("addmm", "addmv", "baddbmm")},
+    # A linear layer of a decomposed program is an addmm with a transposed weight.
+    "addmm": _kind("matmul", "nn.dense", joined=(BIAS, "add"), alone=False),
+    **{name: _kind("matmul", joined=(BIAS, "add"), alone=False) for name in ("addmv", "baddbmm")},
 }
 
 def _by_name() -> dict[str, frozenset[str]]:

@@ -234,6 +234,9 @@ FIRES = {
     "a product and its addition": (
         pattern("a: {op_type: addmm, child: b}", "b: {op_type: relu}"), "a = addmm x; b = relu a", ["a b"],
     ),
+    "a linear layer is an addmm": (
+        pattern("a: {op_type: addmm, child: b}", "b: {op_type: relu}"), "a = linear x; b = relu a", ["a b"],
+    ),
     "a product alone is no addmm": (
         pattern("a: {op_type: addmm, child: b}", "b: {op_type: relu}"), "a = matmul x y; b = relu a", [],
     ),

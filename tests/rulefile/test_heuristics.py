@@ -60,6 +60,8 @@ def test_an_entry_is_the_option_that_it_stands_for() -> None:
     assert match.covered("act") == match.outputs
     assert "silu0" not in match
     assert match.get("silu0") is None
+    with pytest.raises(KeyError, match="has no operator 'sliu0': did you mean 'silu0'"):
+        match.get("sliu0")
 
 
 def test_an_operator_that_is_absent() -> None:
