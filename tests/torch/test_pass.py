@@ -475,3 +475,14 @@ def test_what_is_no_list_of_passes_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(PatternError, match="can't be the folder of the graphs: File exists"):
         PassList({"relus": RELUS}, dump=tmp_path / "file")
     assert list(PassList({"relus": RELUS, "rest": ABS})) == ["relus", "rest"]
+
+
+@pytest.mark.parametrize("place", ["joint_custom_pre_pass", "post_grad_custom_pre_pass", "post_grad_custom_post_pass"])
+def test_a_sum_of_two_new_calls_is_of_both(place: str) -> None:
+    x, y = pat.Wildcard(), pat.Wildcard()
+    rule = Pass(Subst(op.Maximum(x, y), op.Exp(x) + op.Tanh(y), name="sum of two"))
+    a, b = torch.randn(3, 8), torch.randn(3, 8)
+    with fresh_cache():
+        call = torch.compile(lambda a, b: torch.relu(torch.maximum(a, b)), options={place: rule})
+        torch.testing.assert_close(call(a, b), torch.relu(a.exp() + b.tanh()))
+    assert rule.traces[-1].summary() == {"sum of two": 1}

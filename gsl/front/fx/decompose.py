@@ -67,7 +67,7 @@ def _traced(node: fx.Node, table: Any) -> fx.Graph:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
         return target(*args, **kwargs)
 
-    values = [item.meta["val"] for item in inputs]
+    values = _apart([item.meta["val"] for item in inputs])
     # A call that creates a tensor has no operands.
     fakes = pytree.tree_leaves([values, node.meta["val"]])
     mode = next((value.fake_mode for value in fakes if isinstance(value, torch._subclasses.FakeTensor)), None)
@@ -79,6 +79,15 @@ def _traced(node: fx.Node, table: Any) -> fx.Graph:
     except Exception as error:
         raise FrontEndError(f"{node.format_node()}: can't be decomposed: {type(error).__name__}: {error}") from error
     return graph
+
+
+def _apart(values: list[Any]) -> list[Any]:
+    """Values of nodes, of which no two are one object: a trace would take them for one node."""
+    found: list[Any] = []
+    for value in values:
+        is_known = isinstance(value, torch.Tensor) and any(value is other for other in found)
+        found.append(value.detach() if is_known else value)
+    return found
 
 
 def _inline(node: fx.Node, traced: fx.Graph, note: Note) -> list[fx.Node]:
