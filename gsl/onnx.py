@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gsl import errors
 from gsl.errors import missing_package
 
 try:
@@ -27,6 +28,7 @@ class Pass(ir.passes.InPlacePass):
     error of GSL, and leaves the graph where it failed as it was.
     """
 
+    @errors.checked(errors.PatternTypeError)
     def __init__(
         self, rules: Subst | RuleSet | Iterable[Subst], *, iterative: bool = False, fold_params: bool = True
     ) -> None:

@@ -60,6 +60,8 @@ class Within:
 
     def of(self, match: Match) -> Match:
         """The match inside, for a match of the outer rule. RewriteError if there is none."""
+        if not isinstance(match, Match):
+            raise RewriteError(f"{self!r}: of(…) takes the match of the rule, got {match!r}")
         try:
             found = self._first(self._graph(match))
         except EvaluationError as error:

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gsl.errors import nearest, require
+from gsl.errors import PatternTypeError, nearest, require
 
 
 class Parameter(NamedTuple):
@@ -71,6 +71,8 @@ class OpName:
     name: str
 
     def __new__(cls, name: str) -> OpName:
+        if not isinstance(name, str):
+            raise PatternTypeError.here(f"pat.OpName takes the name of an operator, got {name!r}")
         found = _NAMED.get(name)
         if found is None:
             new = object.__new__(cls)

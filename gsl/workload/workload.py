@@ -57,6 +57,12 @@ class Workload:
         if hasattr(source, "load") and hasattr(source, "store") and hasattr(source, "evaluate"):
             if params is not None:
                 raise WorkloadError("a workload has its weights already, so it takes no params")
+            absent = [member for member in ("native", "inputs", "params") if not hasattr(source, member)]
+            if absent:
+                raise WorkloadError(
+                    f"a {type(source).__name__} has load, store and evaluate, but no {', '.join(absent)}: a front end "
+                    "has the members of gsl.front.base.Program"
+                )
             self._program = source
         else:
             from gsl import front

@@ -114,6 +114,8 @@ def test_wrong_conditions() -> None:
     (match,) = Subst(outer, outer).match(wl)
     with pytest.raises(RewriteError, match="is it among the conditions of the rule"):
         within.of(match)
+    with pytest.raises(RewriteError, match=r"of\(…\) takes the match of the rule, got None"):
+        within.of(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["workload", "view"])

@@ -6,12 +6,14 @@ import copy
 import pickle
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsl import Match, RuleSet, Subst, Workload, attr, dup, is_op, pat
+from gsl.errors import PatternTypeError, WorkloadError
 from tests.front.nodes.node_terms import (
     Add,
     Fma,
@@ -295,3 +297,11 @@ def test_a_long_chain_is_copied(way: str) -> None:
     new = copy.deepcopy(wl) if way == "deepcopy" else pickle.loads(pickle.dumps(wl))
     assert new.op_counts() == wl.op_counts()
     assert new.native[0].inputs[0] is not chain.inputs[0]
+
+
+def test_what_is_no_name_and_no_front_end() -> None:
+    with pytest.raises(PatternTypeError, match=r"pat.OpName takes the name of an operator, got 3"):
+        pat.OpName(3)  # type: ignore[arg-type]
+    half = SimpleNamespace(load=None, store=None, evaluate=None, native=3)
+    with pytest.raises(WorkloadError, match="has load, store and evaluate, but no inputs, params: a front end has the"):
+        Workload(half)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gsl import RuleSet, Subst, Workload, op, pat
+from gsl.errors import PatternTypeError
 from gsl.onnx import Pass
 from tests.front.onnx.onnx_helpers import bytes_of, check, workload
 
@@ -154,3 +155,8 @@ def test_reports_look_inside() -> None:
     assert str(explanation).splitlines()[-2] == "in y.else_branch"
     assert str(explanation).endswith(": 1 match")
     assert not Subst(op.Exp(op.Exp(X)), X, name="absent").explain(wl)
+
+
+def test_an_option_that_the_pass_lacks_is_an_error() -> None:
+    with pytest.raises(PatternTypeError, match="Pass has no argument 'iteratve': did you mean 'iterative'"):
+        Pass([], iteratve=True)  # type: ignore[call-arg]
