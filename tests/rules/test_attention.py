@@ -105,6 +105,18 @@ def guarded_by(low: float, otherwise: float) -> Function:
     return function
 
 
+def guarded_by_largest(low: float) -> Function:
+    """The same in numbers, as TVM imports it."""
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        scores = q @ k.mT + torch.where(m < 0, -math.inf, m)
+        weights = scores.softmax(-1)
+        seen = torch.logical_not(scores == low).to(torch.int8).amax(-1, keepdim=True).bool()
+        return torch.where(torch.logical_not(seen), torch.full_like(weights, 0.0), weights) @ v
+
+    return function
+
+
 def without_nan(otherwise: float) -> Function:
     """Attention whose weights are another number where they would be NaN, as it is exported to ONNX."""
 
@@ -139,6 +151,7 @@ SPELLINGS: dict[str, Function] = {
     "mask after where": lambda q, k, v, m: (torch.where(torch.arange(M) < 4, q @ k.mT, LOW) + m).softmax(-1) @ v,
     "clamped": guarded,
     "a guard for rows": guarded_by(-math.inf, 0.0),
+    "a guard for rows in numbers": guarded_by_largest(-math.inf),
     "a guard for NaN": without_nan(0.0),
     "windows": with_window,
     "biases of places": of_places,
@@ -219,6 +232,7 @@ def returned(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor)
 LOOKS_LIKE: dict[str, Function] = {
     "a guard for rows of another number": guarded_by(0.0, 0.0),
     "a guard for rows that gives them other weights": guarded_by(-math.inf, 1.0),
+    "a guard for rows in numbers of another number": guarded_by_largest(0.0),
     "a guard for NaN that gives other weights": without_nan(1.0),
     "a cap": capped,
     "a sink that hides a place": functools.partial(with_sink, kept=M - 1),

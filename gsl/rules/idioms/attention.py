@@ -200,13 +200,36 @@ def hidden(shape: tuple[int, ...]) -> Any:
     return np.full(shape, LOWEST)
 
 
-def kept(scores: pat.Pattern, soft: pat.Pattern) -> pat.Alt:
-    """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention, or
-    exports it to ONNX; or weights as they are."""
-    visible = op.Any(op.LogicalNot(op.Equal(scores, -math.inf)), axis=(soft.ndim - 1,), keepdims=True)
-    return pat.Alt(
-        op.Where(op.LogicalNot(visible), op.FullLike(soft, 0), soft), op.Where(op.IsNan(soft), 0.0, soft), soft
-    )
+@dataclass(frozen=True)
+class Kept:
+    """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention, TVM
+    imports that, or torch exports it to ONNX; or weights as they are."""
+
+    weights: pat.Alt
+    whole: tuple[bool, ...]
+    """For each way, whether attention itself gives that where it is read in this way."""
+
+    @classmethod
+    def of(cls, scores: pat.Pattern, soft: pat.Pattern) -> Kept:
+        """The weights, which are a softmax of scores."""
+        last = soft.ndim - 1
+        seen = op.LogicalNot(op.Equal(scores, -math.inf))
+        visible = op.Any(seen, axis=(last,), keepdims=True)
+        largest = op.Max(op.Cast(seen), axis=(last,), keepdims=True)
+        zeros = op.FullLike(soft, 0)
+        ways = {
+            op.Where(op.LogicalNot(visible), zeros, soft): True,
+            # As TVM imports it. Attention has no zeros there in Relax.
+            op.Where(op.LogicalNot(op.Cast(largest, dtype="bool")), zeros, soft): False,
+            op.Where(op.IsNan(soft), 0.0, soft): False,
+            soft: True,
+        }
+        return cls(pat.Alt(*ways), tuple(ways.values()))
+
+    def match(self, attention: pat.Pattern, mask: pat.Pattern) -> pat.Pattern:
+        """What attention with a mask that is added becomes: rows are 0 where it would not have zeros by itself."""
+        zeroed = zero_where_hidden(attention, mask)
+        return pat.Match(self.weights, [attention if whole else zeroed for whole in self.whole])
 
 
 @dataclass(frozen=True)
@@ -244,7 +267,8 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     product = op.Matmul(q, kt)
     scores = start(q, product).then(*steps)
     soft = op.Softmax(scores.pattern, axis=-1)
-    whole = kept(scores.pattern, soft)
+    kept = Kept.of(scores.pattern, soft)
+    whole = kept.weights
     back = pat.Alt(op.Cast(whole), whole)
     dropped = pat.Alt(op.Dropout(back), back)
     weights = pat.Alt(op.Reshape(dropped), dropped)
@@ -258,9 +282,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     for each in taken:
         operands = query, key, with_lead(each.pattern, lead, after)
         masked_found = op.Attention(*operands, mask, scale=scores.scale)
-        # Attention itself has zeros there, but not that of Relax and onnxruntime.
-        zeroed = pat.Match(whole, [masked_found, zero_where_hidden(masked_found, mask), masked_found])
-        alone = pat.Cond(mask.ndim == 0, masked_found, zeroed)
+        alone = pat.Cond(mask.ndim == 0, masked_found, kept.match(masked_found, mask))
         kept_found = pat.Cond(scores.masked, alone, op.Attention(*operands, scale=scores.scale))
         whole_found = pat.Cond(lead == after, kept_found, op.Reshape(kept_found, newshape=after + each.rows))
         targets.append(pat.Match(each.product, [whole_found, turned(whole_found)]))

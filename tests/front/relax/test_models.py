@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from tvm.relax.frontend.torch import from_exported_program
 
 from demo.models import settle
 from gsl import Workload
@@ -144,6 +145,42 @@ def test_rules_find_nothing_more_in_what_they_have_written(name: str, rules: str
     again = Workload.from_relax(new.mod)
     assert SETS[rules](again, iterative=True).trace.summary() == {}
     old.compare(again).check()
+
+
+class Scaled(nn.Module):
+    """Torch's own attention."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.options = options
+
+    def forward(self, *operands: torch.Tensor) -> torch.Tensor:
+        return F.scaled_dot_product_attention(*operands, **self.options)
+
+
+HIDDEN = torch.tensor([[True, False, True], [False, False, False]])
+"""A mask with a row of which all places are hidden."""
+NUMBERS = torch.zeros(2, 3).masked_fill(~HIDDEN, -torch.inf)
+
+
+@pytest.mark.sweep(3)
+@pytest.mark.parametrize(
+    ("options", "keys", "mask"),
+    [({}, 2, None), ({"scale": 0.3}, 2, None), ({"is_causal": True}, 2, None), ({}, 2, HIDDEN), ({}, 2, NUMBERS),
+     ({"enable_gqa": True}, 1, HIDDEN)],
+    ids=["plain", "scaled", "causal", "truth values", "numbers", "grouped"],
+)  # fmt: skip
+def test_attention_of_torch_is_found_again(options: dict[str, Any], keys: int, mask: torch.Tensor | None) -> None:
+    """TVM imports it as torch decomposes it; a row without places is 0, as in torch."""
+    torch.manual_seed(0)
+    tensors = (torch.randn(2, 2, 2, 4), torch.randn(2, keys, 3, 4), torch.randn(2, keys, 3, 4))
+    tensors = tensors if mask is None else (*tensors, mask)
+    model = Scaled(**options)
+    module = from_exported_program(torch.export.export(model, tensors))
+    new = (NORMAL + IDIOMS)(Workload.from_relax(module), iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    assert "nn.softmax" not in new.op_counts()
+    torch.testing.assert_close(torch.as_tensor(new.build()(*tensors)[0]), model(*tensors))
 
 
 class Norm(nn.Module):
