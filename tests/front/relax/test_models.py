@@ -183,6 +183,27 @@ def test_attention_of_torch_is_found_again(options: dict[str, Any], keys: int, m
     torch.testing.assert_close(torch.as_tensor(new.build()(*tensors)[0]), model(*tensors))
 
 
+class Heads(nn.Module):
+    """Torch's own layer of attention, which has the places before the batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.MultiheadAttention(16, 2, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.layer(x, x, x, need_weights=False)[0]
+
+
+def test_attention_whose_result_is_transposed_in_another_way_is_read_with_that() -> None:
+    torch.manual_seed(0)
+    old = Workload.from_relax(exported(Heads(), torch.randn(2, 5, 16))[1])
+    new = (NORMAL + IDIOMS)(old, iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    again = (NORMAL + IDIOMS)(Workload.from_relax(new.mod), iterative=True)
+    assert again.trace.summary() == {}
+    old.compare(again).check()
+
+
 class Norm(nn.Module):
     """An RMS norm over all axes that is written out."""
 

@@ -167,9 +167,9 @@ def _swapped(r: RelaxCall, x: Any) -> Any:
 
 
 def _read_permute_dims(r: RelaxCall) -> Canon:
-    """A transposition; attention itself, if that is transposed here and has no other use."""
+    """A transposition; of attention that has no other use, that of its result with the heads before the places."""
     source, axes = r.produced(r.x), r["axes"]
-    if axes == _SWAP and is_call(source, *_ATTENTION_CALLS):
+    if axes is not None and is_call(source, *_ATTENTION_CALLS):
         try:
             whole = _read_attention(RelaxCall(source, r.scope))
         except TvmUnread:
@@ -177,7 +177,8 @@ def _read_permute_dims(r: RelaxCall) -> Canon:
         if whole is not None and r.scope.is_used_once(r.x):
             (found,) = whole.operands
             assert isinstance(found, Canon)
-            return found
+            joined = tuple([_SWAP[axis] for axis in axes])
+            return found if joined == (0, 1, 2, 3) else Canon("transpose", (found,), {"axes": joined})
     return Canon("transpose", (r.x,), {"axes": axes})
 
 
