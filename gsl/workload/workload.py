@@ -57,7 +57,8 @@ class Workload:
         if hasattr(source, "load") and hasattr(source, "store") and hasattr(source, "evaluate"):
             if params is not None:
                 raise WorkloadError("a workload has its weights already, so it takes no params")
-            absent = [member for member in ("native", "inputs", "params") if not hasattr(source, member)]
+            members, absence = ("native", "inputs", "params"), object()  # they may take long to compute
+            absent = [member for member in members if inspect.getattr_static(source, member, absence) is absence]
             if absent:
                 raise WorkloadError(
                     f"a {type(source).__name__} has load, store and evaluate, but no {', '.join(absent)}: a front end "
