@@ -326,6 +326,11 @@ class Compiled(Measured):
 
     name = "compiled"
 
+    def __init__(self, threads: int, store: Store) -> None:
+        super().__init__(threads, store)
+        self._made: dict[Region, Callable[[], object]] = {}
+        """What was compiled of the program that is measured now, for the next pass."""
+
     @cached_property
     def settings(self) -> str:
         """A text that tells the settings of inductor from others, on which its code depends."""
@@ -344,7 +349,10 @@ class Compiled(Measured):
     def costs(self, workload: Workload) -> Costs:
         """The costs of all native calls of a program. WorkloadError for one that is not of torch."""
         self.check(workload)
-        return super().costs(workload)
+        try:
+            return super().costs(workload)
+        finally:
+            self._made.clear()
 
     def _regions(self, program: Stepped, graph: Graph) -> list[Region]:
         return fused_regions(program.steps(graph), graph)
@@ -352,12 +360,17 @@ class Compiled(Measured):
     def _time(self, workload: Workload, region: Region, copies: int) -> float | None:
         if not region.is_fused:
             return super()._time(workload, region, copies)
-        program: Any = workload.program
-        seconds = self._run(partial(program.alone_compiled, region.steps, copies=copies), copies)
+        seconds = self._run(partial(self._compiled, workload, region, copies), copies)
         if seconds is None or seconds < 0:
             return seconds
         # A whole program is one call.
         return max(seconds - compiled_call(self.threads, self.store, _accelerator_of(workload)), _LEAST)
+
+    def _compiled(self, workload: Workload, region: Region, copies: int) -> Callable[[], object]:
+        if region not in self._made:
+            program: Any = workload.program
+            self._made[region] = program.alone_compiled(region.steps, copies=copies)
+        return self._made[region]
 
     def _estimate(self, region: Region, workload: Workload) -> float:
         if not region.is_fused:

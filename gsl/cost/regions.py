@@ -106,9 +106,10 @@ def fused_regions(steps: Sequence[ProgramStep], graph: Graph) -> list[Region]:
     """The regions of a program that is compiled; ``graph`` is its view.
 
     A region is what the compiler makes loops of: calls that depend on each other and have no call of a library between
-    them. Calls of libraries are regions of their own.
+    them. Calls of libraries are regions of their own. Calls that the view does not show, as assertions, are left out:
+    nothing is left of them when a program is compiled.
     """
-    units = _units(steps)
+    units = _units([step for step in steps if step.nodes])
     by_node = {node: unit for unit in units for node in unit.nodes}
     depth: dict[Unit, int] = {}  # the largest number of library calls on a way to a unit
     region_of: dict[Unit, list[Unit]] = {}

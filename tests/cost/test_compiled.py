@@ -74,6 +74,12 @@ def test_what_is_not_known_and_what_changes_memory_stand_alone() -> None:
     assert names(wl) == ["exp", "aten.linalg_inv.default", "nn.relu"]
 
 
+def test_assertions_are_no_calls_of_compiled_code() -> None:
+    wl = traced(lambda a: torch.relu(a.to(torch.float32)), square())
+    assert "aten._assert_tensor_metadata.default" in [call.op for call in wl.cost()]
+    assert names(wl) == ["cast nn.relu"]
+
+
 def test_wiring_tells_regions_apart() -> None:
     """The same calls on operands of the same types."""
     one = traced(lambda a, b: (h := torch.exp(a)) * torch.relu(h), square(), square())
