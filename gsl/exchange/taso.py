@@ -149,7 +149,8 @@ def rules_from_taso(
     that can't be expressed are left out, with a warning, and listed with the reason in ``refused``; ``strict`` makes it
     an error.
 
-    Raises ExchangeError, with the byte, the rule and the field, for a file that is malformed.
+    Raises ExchangeError, with the byte, the rule and the field, for a file that is malformed, and for one that can't be
+    read.
     """
     file = Path(fspath(path))
     semantics = Semantics.of(choices)
@@ -158,7 +159,11 @@ def rules_from_taso(
 
 def read_taso(file: Path, operators: Collection[str] = ()) -> list[TermRule]:
     """The rules of a file as terms. Raises ExchangeError."""
-    return list(_File(MessageReader(file.read_bytes(), file.name), operators).rules())
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise ExchangeError(f"{file}: the file can't be read: {error.strerror}") from error
+    return list(_File(MessageReader(data, file.name), operators).rules())
 
 
 class _File:

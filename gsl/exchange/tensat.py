@@ -82,6 +82,8 @@ def read_tensat(
         lines = file.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ExchangeError(f"{file.name}: byte {error.start}: this is no text in UTF-8") from None
+    except OSError as error:
+        raise ExchangeError(f"{file}: the file can't be read: {error.strerror}") from error
     return _rules(lines, file.name, outputs, operators)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gsl import RuleSet, Subst, op, rules_from_taso
+from gsl import RuleSet, Subst, op, rules_from_taso, rules_from_tensat
 from gsl.errors import ExchangeError, PatternError, RefusedRulesWarning
 from gsl.exchange import ImportedRules
 from tests.exchange.encode import Op, message, number, rule, varint
@@ -222,3 +222,11 @@ def test_every_cut_of_a_file_is_an_error(read: Callable[..., ImportedRules]) -> 
     for length in range(len(data)):
         with pytest.raises(ExchangeError, match=r"rules.pb: byte \d+: "):
             read(data[:length])
+
+
+@pytest.mark.parametrize("read", [rules_from_taso, rules_from_tensat])
+def test_files_that_can_not_be_read(read: Callable[..., ImportedRules], tmp_path: Path) -> None:
+    with pytest.raises(ExchangeError, match="nowhere: the file can't be read: No such file or directory"):
+        read(tmp_path / "nowhere")
+    with pytest.raises(ExchangeError, match="the file can't be read: Is a directory"):
+        read(tmp_path)
