@@ -21,7 +21,7 @@ from gsl.cost.model import Compiled, Kernels, Measured, Model, WantedCost, model
 from gsl.cost.report import Optimized, OptimizeReport
 from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
 from gsl.cost.table import Costs
-from gsl.cost.whole import RUNS, CompileError, TimedInputs, Timing, Way, checksum, error, in_turns, is_faster
+from gsl.cost.whole import RUNS, CompileError, RunMode, TimedInputs, Timing, checksum, error, in_turns, is_faster
 from gsl.cost.work import ExampleSizes
 from gsl.draw import hide_nothing
 from gsl.errors import ReplayError, WorkloadError, checked, nearest, require
@@ -217,23 +217,23 @@ class _Optimization:
         return self.folded[candidate]
 
     @property
-    def _way(self) -> Way:
+    def _mode(self) -> RunMode:
         """The way in which whole programs run when they are timed."""
-        kinds = {Kernels: Way.CAPTURED, Compiled: Way.COMPILED}
-        return next((way for kind, way in kinds.items() if isinstance(self.model, kind)), Way.PLAIN)
+        kinds = {Kernels: RunMode.CAPTURED, Compiled: RunMode.COMPILED}
+        return next((mode for kind, mode in kinds.items() if isinstance(self.model, kind)), RunMode.PLAIN)
 
     def _check(self) -> None:
         """WorkloadError for a program that the model does not know, or that can't be captured, before any time is spent
         on it."""
         if isinstance(self.model, (Kernels, Compiled)):
             self.model.check(self.workload)
-        if self._way is Way.CAPTURED:
+        if self._mode is RunMode.CAPTURED:
             self._run_once()
 
     def _run_once(self) -> None:
         """Run the old program as it will be timed. WorkloadError where that is not possible."""
         try:
-            in_turns([self.workload], self.inputs, 0.0, self._way)
+            in_turns([self.workload], self.inputs, 0.0, self._mode)
         except (CaptureError, CompileError) as error:
             raise WorkloadError(f"{self.workload.name} can't be timed: {error}; use cost='measured'") from error
 
@@ -247,7 +247,7 @@ class _Optimization:
 
     def _found(self, space: Space) -> Found:
         """The best program by the cost model."""
-        if self._way is Way.COMPILED:
+        if self._mode is RunMode.COMPILED:
             self._compile()
         final = FINAL * self.clock.seconds
         with self._measuring_for(self.clock.left - final):
@@ -362,7 +362,7 @@ class _Optimization:
             return _End(best, False, "no rule pays here, so the program is what it was")
         if best.costs.unit != "s":
             return self._end_by_costs(best)
-        instead, how = "", self._way.value
+        instead, how = "", self._mode.value
         if known is not None and known.before is not None and known.after is not None:
             is_same = known.values is not None and known.values == self._values
             found = _Compared(best, known.error) if is_same else self._compared(best)
@@ -440,13 +440,13 @@ class _Optimization:
             finalists = self._by_time(finalists, seconds)
         found = self._first_right(finalists)
         programs = [self.workload, self._whole(found[0].program)]
-        before, after = in_turns(programs, self.inputs, seconds, self._way)
+        before, after = in_turns(programs, self.inputs, seconds, self._mode)
         return before, after, *found
 
     def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
         """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
         programs = [self.workload, *map(self._whole, finalists)]
-        _, *times = in_turns(programs, self.inputs, seconds, self._way)
+        _, *times = in_turns(programs, self.inputs, seconds, self._mode)
         order = sorted(zip(times, finalists), key=lambda each: each[0].median)
         if not is_faster(order[0][0], times[0]):
             order.sort(key=lambda each: each[1] is not finalists[0])

@@ -66,7 +66,7 @@ def is_faster(new: Timing, old: Timing) -> bool:
     return new.median <= (1 - GAIN) * old.median and won - m * n / 2 > SURE * sqrt(m * n * (m + n + 1) / 12)
 
 
-class Way(enum.Enum):
+class RunMode(enum.Enum):
     """The way in which whole programs run when they are timed."""
 
     PLAIN = ""
@@ -106,7 +106,7 @@ class TimedInputs:
 
 
 def in_turns(
-    workloads: Sequence[Workload], inputs: TimedInputs, seconds: float, way: Way = Way.PLAIN
+    workloads: Sequence[Workload], inputs: TimedInputs, seconds: float, mode: RunMode = RunMode.PLAIN
 ) -> list[Timing]:
     """The times of programs that are run one after the other, in every second round in the opposite order.
 
@@ -116,7 +116,7 @@ def in_turns(
     import torch
 
     with _unchanged(workloads), torch.no_grad():
-        calls = [_call(workload, inputs, way) for workload in workloads]
+        calls = [_call(workload, inputs, mode) for workload in workloads]
         # The runs of the slowest program that one sample needs, by one run of each program.
         runs = max(1, int(SAMPLE / max(_sample(call, 1) for call in calls)) + 1)
         start = time.perf_counter()
@@ -130,18 +130,18 @@ def in_turns(
     return [Timing(tuple(times)) for times in samples]
 
 
-def _call(workload: Workload, inputs: TimedInputs, way: Way) -> Callable[[], object]:
+def _call(workload: Workload, inputs: TimedInputs, mode: RunMode) -> Callable[[], object]:
     import torch
 
     values = [
         value.detach().clone() if isinstance(value, torch.Tensor) else value for value in inputs.of(workload).values()
     ]  # a run may write to them
-    if way is Way.COMPILED:
+    if mode is RunMode.COMPILED:
         return _compiled(workload, values)
     call = partial(workload.program.build(), *values)
-    for _ in range(WARM if way is Way.CAPTURED else 1):  # packs weights, compiles
+    for _ in range(WARM if mode is RunMode.CAPTURED else 1):  # packs weights, compiles
         call()
-    return captured(call) if way is Way.CAPTURED else call
+    return captured(call) if mode is RunMode.CAPTURED else call
 
 
 def _compiled(workload: Workload, values: Sequence[Any]) -> Callable[[], object]:

@@ -201,7 +201,7 @@ def hidden(shape: tuple[int, ...]) -> Any:
 
 
 @dataclass(frozen=True)
-class Kept:
+class GuardedWeights:
     """Weights that are 0 in a row of which all places are hidden by minus infinity, as torch decomposes attention, TVM
     imports that, or torch exports it to ONNX; or weights as they are."""
 
@@ -210,7 +210,7 @@ class Kept:
     """For each way, whether attention itself gives that where it is read in this way."""
 
     @classmethod
-    def of(cls, scores: pat.Pattern, soft: pat.Pattern) -> Kept:
+    def of(cls, scores: pat.Pattern, soft: pat.Pattern) -> GuardedWeights:
         """The weights, which are a softmax of scores."""
         last = soft.ndim - 1
         seen = op.LogicalNot(op.Equal(scores, -math.inf))
@@ -267,8 +267,8 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     product = op.Matmul(q, kt)
     scores = start(q, product).then(*steps)
     soft = op.Softmax(scores.pattern, axis=-1)
-    kept = Kept.of(scores.pattern, soft)
-    whole = kept.weights
+    guarded = GuardedWeights.of(scores.pattern, soft)
+    whole = guarded.weights
     back = pat.Alt(op.Cast(whole), whole)
     dropped = pat.Alt(op.Dropout(back), back)
     weights = pat.Alt(op.Reshape(dropped), dropped)
@@ -282,7 +282,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     for each in taken:
         operands = query, key, with_lead(each.pattern, lead, after)
         masked_found = op.Attention(*operands, mask, scale=scores.scale)
-        alone = pat.Cond(mask.ndim == 0, masked_found, kept.match(masked_found, mask))
+        alone = pat.Cond(mask.ndim == 0, masked_found, guarded.match(masked_found, mask))
         kept_found = pat.Cond(scores.masked, alone, op.Attention(*operands, scale=scores.scale))
         whole_found = pat.Cond(lead == after, kept_found, op.Reshape(kept_found, newshape=after + each.rows))
         targets.append(pat.Match(each.product, [whole_found, turned(whole_found)]))
