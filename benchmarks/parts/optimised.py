@@ -28,7 +28,8 @@ CPU, INT8 = "rules for a CPU", "the same in int8"
 CHOSEN, TOLERANT = "`gsl.optimize`", "`gsl.optimize`, `tolerance=0.05`"
 FUSED, COMPILED, FROZEN = "`fuse` of torch.fx", "`torch.compile`", "`torch.compile`, frozen"
 BOTH = "rules for a CPU, then `torch.compile`"
-FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, FUSED, COMPILED, FROZEN, BOTH)
+FOR_COMPILER = '`gsl.optimize`, `cost="compiled"`, then `torch.compile`'
+FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, FUSED, COMPILED, FROZEN, BOTH, FOR_COMPILER)
 NOISE = 0.98
 """The least factor by which a form is as fast as the export that is not slower: the rest is noise."""
 BUDGET, SHORT_BUDGET = 30.0, 10.0
@@ -137,6 +138,9 @@ def forms(model: Model, only: tuple[str, ...], budget: float) -> dict[str, Run |
         runs[FROZEN] = frozen(_run(torch.compile(wl.exported.module()), inputs))
     if BOTH in only:
         runs[BOTH] = _run(torch.compile(made[CPU]().exported.module()), inputs)
+    if FOR_COMPILER in only:
+        chosen = gsl.optimize(wl, cost="compiled", budget=budget).workload
+        runs[FOR_COMPILER] = _run(torch.compile(chosen.exported.module()), inputs)
     return runs
 
 

@@ -445,12 +445,24 @@ class _Optimization:
 
     def _by_time(self, finalists: Sequence[Candidate], seconds: float) -> list[Candidate]:
         """Some programs, the fastest one first; the first one stays it if that is not faster by more than chance."""
-        programs = [self.workload, *map(self._whole, finalists)]
-        _, *times = in_turns(programs, self.inputs, seconds, self._mode)
+        finalists, (_, *times) = self._timings(finalists, seconds)
         order = sorted(zip(times, finalists), key=lambda each: each[0].median)
         if not is_faster(order[0][0], times[0]):
             order.sort(key=lambda each: each[1] is not finalists[0])
         return [each for _, each in order]
+
+    def _timings(self, finalists: Sequence[Candidate], seconds: float) -> tuple[Sequence[Candidate], list[Timing]]:
+        """The programs that can be compiled, where they have to be, and the times of the old one and of these.
+        CompileError if none can."""
+        while True:
+            programs = [self.workload, *map(self._whole, finalists)]
+            try:
+                return finalists, in_turns(programs, self.inputs, seconds, self._mode)
+            except CompileError as error:
+                left = [each for each in finalists if self._whole(each) is not error.workload]
+                if not left or len(left) == len(finalists):
+                    raise
+                finalists = left
 
     def _first_right(self, programs: Sequence[Candidate]) -> tuple[_Compared, str]:
         """The first program whose numbers agree, or the first one of all; and the reason against that."""

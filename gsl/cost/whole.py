@@ -78,6 +78,12 @@ class RunMode(enum.Enum):
 class CompileError(WorkloadError):
     """A program that can't be compiled."""
 
+    def __init__(self, workload: Workload, error: Exception) -> None:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+        why = " ".join(lines[: 2 if lines[0].endswith(":") else 1])
+        super().__init__(f"it can't be compiled ({type(error).__name__}: {why})")
+        self.workload = workload
+
 
 class TimedInputs:
     """The inputs on which programs are run: in the order of one workload, whose names others know."""
@@ -153,8 +159,7 @@ def _compiled(workload: Workload, values: Sequence[Any]) -> Callable[[], object]
     except Exception as error:
         if is_exhaustion(error):
             raise
-        why = str(error).strip().partition("\n")[0]
-        raise CompileError(f"it can't be compiled ({type(error).__name__}: {why})") from error
+        raise CompileError(workload, error) from error
     return call
 
 

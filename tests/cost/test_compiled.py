@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from torch import nn
 
 import gsl
-from gsl import Subst, Workload
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.cost.model import Compiled, model_of
 from gsl.cost.regions import Region, fused_regions
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped
 from tests.helpers.nets import Of
 
+x = pat.Wildcard()
 PROGRAMS_OF_TORCH = importlib.import_module("gsl.front.fx.program")
 
 JOIN = Subst.from_programs(
@@ -147,6 +148,14 @@ def test_costs_are_those_of_compiled_code() -> None:
     assert wl.cost("compiled").total == costs.total, "it was measured again"
 
 
+@pytest.mark.slow
+def test_results_that_are_tuples_are_compiled() -> None:
+    costs = traced(lambda a: torch.cat(a.split(2, 1)[::-1]) @ a[:2], square()).cost("compiled")
+    assert not any(call.estimated for call in costs)
+    split = traced(lambda a: a.split(2, 1), square()).cost("compiled")
+    assert [(call.op, call.estimated) for call in split] == [("split", False)]
+
+
 def test_what_can_not_be_compiled_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gsl.front.fx.steps._compiled", failing)
     wl = traced(lambda a: torch.relu(torch.exp(a)), torch.randn(1000, 1000))
@@ -224,3 +233,19 @@ def test_a_new_program_that_can_not_be_compiled_is_not_taken(monkeypatch: pytest
     assert report.decision == (
         "of a new program, it can't be compiled (RuntimeError: there is no compiler), so the old one stays"
     )
+
+
+def test_another_new_program_is_taken_where_the_best_one_can_not_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    def compiled(module: torch.fx.GraphModule, *_: object) -> Callable[..., Any]:
+        names = [str(node.target) for node in module.graph.nodes]
+        has_both = names.count("aten.relu.default") == 1 and sum("matmul" in name for name in names) == 1
+        return failing if has_both else module
+
+    monkeypatch.setattr(PROGRAMS_OF_TORCH, "compiled", compiled)
+    monkeypatch.setattr("gsl.front.fx.steps._compiled", lambda module, inputs: module.forward)
+    once = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="once")
+    inputs = (square(256),) * 4
+    wl = Workload.from_torch(Of(lambda a, b, c, d: torch.relu(torch.relu(a @ d + b @ d + c @ d))), inputs)
+    new, report = gsl.optimize(wl, rules=[RuleSet([JOIN]), RuleSet([once])], cost="compiled", budget=20, threads=1)
+    assert report.taken, str(report)
+    assert (new.op_counts()["matmul"], new.op_counts()["nn.relu"]) == (1, 2)

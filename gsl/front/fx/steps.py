@@ -48,7 +48,7 @@ class FxSteps:
         """A function that makes some of the calls, which inductor ``compiles``. FrontEndError where an operand can't be
         made up."""
         natives = [step.native for step in steps]
-        graph, operands = self._region(natives)
+        graph, operands = self._region(natives, flat=compiles)
         module = fx.GraphModule(self._modules(natives), graph)
         generator = torch.Generator().manual_seed(0)
         changes = any(mutated(native.target, native.args, native.kwargs) for native in natives)
@@ -61,8 +61,9 @@ class FxSteps:
         turns = itertools.cycle(sets)
         return lambda: forward(*next(turns))
 
-    def _region(self, natives: Sequence[fx.Node]) -> tuple[fx.Graph, list[fx.Node]]:
-        """A graph of these calls alone, and the native nodes that are its inputs."""
+    def _region(self, natives: Sequence[fx.Node], *, flat: bool = False) -> tuple[fx.Graph, list[fx.Node]]:
+        """A graph of these calls alone, and the native nodes that are its inputs; ``flat`` takes the fields of results
+        that are tuples apart."""
         graph = fx.Graph()
         made: dict[fx.Node, Any] = {}
         operands: list[fx.Node] = []
@@ -76,8 +77,16 @@ class FxSteps:
             made[native] = graph.node_copy(native, made.__getitem__)
         inside = set(natives)
         ends = [native for native in natives if not native.users or not inside.issuperset(native.users)]
-        graph.output(tuple([made[native] for native in ends]))
+        results = [self._fields(graph, native, made[native]) if flat else [made[native]] for native in ends]
+        graph.output(tuple(itertools.chain.from_iterable(results)))
         return graph, operands
+
+    def _fields(self, graph: fx.Graph, native: fx.Node, copy: fx.Node) -> list[fx.Node]:
+        """The result of a call, or its fields if it is a tuple."""
+        value = self.values.value(native)
+        if not isinstance(value, (tuple, list)):
+            return [copy]
+        return [graph.call_function(operator.getitem, (copy, number)) for number in range(len(value))]
 
     def _modules(self, natives: Sequence[fx.Node]) -> dict[str, Any]:
         """The modules that calls call, by name; a copy of one that changes its own weights."""
