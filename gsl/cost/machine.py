@@ -203,12 +203,13 @@ class Roofline:
 def compiled_call(threads: int, store: Store, device: torch.device | None) -> float:
     """The seconds that a call of code of inductor takes, whatever that does; measured once."""
     import torch
-    from torch._inductor import compile
+
+    from gsl.front.fx.steps import inductor_code
 
     def nothing() -> float:
         one = torch.ones(1, device=device)
+        call = inductor_code(torch.fx.symbolic_trace(lambda one: torch.empty_like(one)), [one])
         with torch.no_grad():
-            call = compile(torch.fx.symbolic_trace(lambda one: torch.empty_like(one)), [one])
             call(one)
         return timed(lambda: call(one))
 

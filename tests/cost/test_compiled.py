@@ -157,7 +157,7 @@ def test_results_that_are_tuples_are_compiled() -> None:
 
 
 def test_what_can_not_be_compiled_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gsl.front.fx.steps._compiled", failing)
+    monkeypatch.setattr("gsl.front.fx.steps.inductor_code", failing)
     wl = traced(lambda a: torch.relu(torch.exp(a)), torch.randn(1000, 1000))
     costs = wl.cost("compiled")
     assert [call.estimated for call in costs] == [True, True]
@@ -227,7 +227,7 @@ def test_a_new_program_that_can_not_be_compiled_is_not_taken(monkeypatch: pytest
         return module if module is made[0] else failing
 
     monkeypatch.setattr(PROGRAMS_OF_TORCH, "compiled", compiled)
-    monkeypatch.setattr("gsl.front.fx.steps._compiled", lambda module, inputs: module.forward)
+    monkeypatch.setattr("gsl.front.fx.steps.inductor_code", lambda module, inputs: module.forward)
     new, report = gsl.optimize(wl, rules=JOIN, cost="compiled", budget=5)
     assert new is wl
     assert report.decision == (
@@ -242,7 +242,7 @@ def test_another_new_program_is_taken_where_the_best_one_can_not_be_compiled(mon
         return failing if has_both else module
 
     monkeypatch.setattr(PROGRAMS_OF_TORCH, "compiled", compiled)
-    monkeypatch.setattr("gsl.front.fx.steps._compiled", lambda module, inputs: module.forward)
+    monkeypatch.setattr("gsl.front.fx.steps.inductor_code", lambda module, inputs: module.forward)
     once = Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), name="once")
     inputs = (square(256),) * 4
     wl = Workload.from_torch(Of(lambda a, b, c, d: torch.relu(torch.relu(a @ d + b @ d + c @ d))), inputs)

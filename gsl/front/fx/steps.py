@@ -55,7 +55,7 @@ class FxSteps:
         sets = [
             [self._operand(node, generator, changes or number > 0) for node in operands] for number in range(copies)
         ]
-        forward = _compiled(module, sets[0]) if compiles else module.forward
+        forward = inductor_code(module, sets[0]) if compiles else module.forward
         if copies == 1:
             return partial(forward, *sets[0])
         turns = itertools.cycle(sets)
@@ -159,7 +159,7 @@ class FxSteps:
         return _described(argument)
 
 
-def _compiled(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+def inductor_code(module: fx.GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """What inductor makes of a module, for inputs like these and without gradients.
 
     It may be called while torch compiles something else: what is known of that is no concern of the module.
