@@ -39,7 +39,7 @@ from gsl.pat import (
 )
 from gsl.pat import Match as MatchClause
 from gsl.rewrite.check import Refusal
-from gsl.rewrite.new import NewNodes
+from gsl.rewrite.new import NewNodes, check_writable
 from gsl.spec import TABLE, OpSpec, spec_of
 from gsl.spec.meaning import has_symbols
 
@@ -140,7 +140,9 @@ class Builder:
             raise Refusal(f"%{leaf.name} is an output of the rule, but nothing that it computes")
         attrs = {name: self.value(node, {}) for name, node in pattern.attrs.items()}
         body, operands = outlined(match.inner, match.outputs, self.new.graph)
-        call = self.new.node(Subgraph(pattern.name, body), operands, attrs, call_type(body))
+        group = Subgraph(pattern.name, body)
+        check_writable(self.new.graph, group, operands, attrs)
+        call = self.new.node(group, operands, attrs, call_type(body))
         if len(match.outputs) == 1:
             return [call]
         return [self.new.field(call, index) for index in range(len(match.outputs))]

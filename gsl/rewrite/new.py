@@ -214,12 +214,17 @@ def _form(
         type = graph.infer(name, tuple(operands), full)
     except (ValueError, KeyError, EvaluationError) as error:
         raise Refusal(f"the new {op_name(name)} is not well-formed: {error}") from error
+    check_writable(graph, name, operands, full)
+    return full, type
+
+
+def check_writable(graph: Graph, op: Op, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
+    """Refuse a new call that the framework can't express."""
     if graph.writable is not None:
         try:
-            graph.writable(name, tuple(operands), full)
+            graph.writable(op, tuple(operands), attrs)
         except (ValueError, FrontEndError) as error:
-            raise Refusal(f"the new {op_name(name)} can't be written: {error}") from error
-    return full, type
+            raise Refusal(f"the new {op_name(op)} can't be written: {error}") from error
 
 
 def _check_dropped(name: Op, full: Mapping[str, Any], dropped: Mapping[str, list[Any]]) -> None:

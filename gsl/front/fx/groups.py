@@ -58,14 +58,18 @@ def label_of(node: fx.Node) -> tuple[str, dict[str, Any]]:
     return label["name"], _with(tuple, label["attrs"])
 
 
-def _label(node: Node) -> dict[str, Any]:
-    """The metadata of the call of a group. FrontEndError for attributes that can't be saved."""
-    for name, value in node.attrs.items():
+def check_attributes(group: Subgraph, attrs: Mapping[str, Any]) -> None:
+    """Raise FrontEndError for attributes of a group that can't be saved."""
+    for name, value in attrs.items():
         if not _is_plain(value):
             raise FrontEndError(
-                f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, "
-                "strings, None, lists and mappings of strings"
+                f"{group}: the attribute {name}={value!r} of a group must be made of numbers, strings, None, lists and "
+                "mappings of strings"
             )
+
+
+def _label(node: Node) -> dict[str, Any]:
+    """The metadata of the call of a group."""
     return {KEY: {"name": op_name(node.op), "attrs": _with(list, dict(node.attrs))}}
 
 
@@ -95,6 +99,7 @@ def are_fields(users: Iterable[fx.Node]) -> bool:
 def write_group(outer: FxWriter, node: Node) -> Any:
     """Write the call of a new group, and its graph: the native value of the call, or a tuple of them."""
     assert isinstance(node.op, Subgraph)
+    check_attributes(node.op, node.attrs)
     operands = tuple([outer.value(operand) for operand in node.operands])
     module, values = _module(outer, node, operands)
     path = outer.parameters.add_graph(module, _path(node.op.name))

@@ -85,7 +85,7 @@ class OnnxProgram(Extended):
         graph = loader.load_checked() if check else loader.load()
         self._is_flat = check and loader.is_flat
         inputs = [(value, loader.type_of(value)) for value in self._model.graph.inputs]
-        graph.writable = partial(try_call, OnnxTarget(loader.opset, inputs))
+        graph.writable = partial(try_call, self._model, OnnxTarget(loader.opset, inputs))
         return graph
 
     def why_unread(self) -> Callable[[Node], str]:

@@ -386,9 +386,13 @@ class OnnxStorer(Storer, spellings.OnnxTarget):
         self.changes.place(root, made)
 
 
-def try_call(target: spellings.OnnxTarget, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]) -> None:
-    """Raise FrontEndError if a new call can't be written, on operands of these types."""
-    if isinstance(op, OperatorName):
+def try_call(
+    model: ir.Model, target: spellings.OnnxTarget, op: Any, operands: Sequence[Node], attrs: Mapping[str, Any]
+) -> None:
+    """Raise FrontEndError if a new call can't be written in a model, on operands of these types."""
+    if isinstance(op, Subgraph):
+        groups.check(model, op, attrs)
+    elif isinstance(op, OperatorName):
         opaque.target_named(op)
     elif isinstance(op, str):
         try:

@@ -196,16 +196,8 @@ class Outliner:
         ``writer`` makes what writes the calls of the body, for a way to find the expression of a node.
         """
         assert isinstance(node.op, Subgraph)
-        attrs = dict(node.attrs)
-        codegen = attrs.pop("codegen", None)
-        if codegen is not None and not (isinstance(codegen, str) and codegen):
-            raise FrontEndError(f"{node.name}: codegen={codegen!r} of a group must be the name of a code generator")
-        for name, value in attrs.items():
-            if not _is_plain(value):
-                raise FrontEndError(
-                    f"{node.name}: the attribute {name}={value!r} of a group must be made of numbers, strings, None "
-                    "and lists of them"
-                )
+        check_attributes(node.op, node.attrs)
+        codegen = node.attrs.get("codegen")
         operands = [relax.BlockBuilder().normalize(arg) if arg.ty.is_missing() else arg for arg in operands]
         passed = [operand for operand in operands if not is_constant(operand)]
         function = self._function(node, operands, writer)
@@ -377,6 +369,19 @@ def _full_key(key: bytes, node: Node) -> tuple[Any, ...]:
     """The same, with the names that the variables of the function get."""
     assert isinstance(node.op, Subgraph)
     return (key, *[inner.name for inner in node.op.body.nodes])
+
+
+def check_attributes(group: Subgraph, attrs: Mapping[str, Any]) -> None:
+    """Raise FrontEndError for attributes that the function of a group can't have."""
+    for name, value in attrs.items():
+        if name == "codegen":
+            if value is not None and not (isinstance(value, str) and value):
+                raise FrontEndError(f"{group}: codegen={value!r} of a group must be the name of a code generator")
+        elif not _is_plain(value):
+            raise FrontEndError(
+                f"{group}: the attribute {name}={value!r} of a group must be made of numbers, strings, None and lists "
+                "of them"
+            )
 
 
 def _is_plain(value: Any) -> bool:

@@ -13,6 +13,7 @@ from gsl.front.core.handle import is_literal
 from gsl.front.core.opaque import body_of
 from gsl.front.relax import spellings
 from gsl.front.relax.blocks import has_type
+from gsl.front.relax.groups import check_attributes
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import Dims, to_relax, type_of
@@ -40,6 +41,8 @@ class Infer:
         """Raise ValueError or FrontEndError if Relax can't express a new call, by writing it on variables of the types
         of its operands. Of calls whose sizes are all numbers it is remembered for other programs."""
         types = tuple([operand.type for operand in operands])
+        if isinstance(op, Subgraph):
+            check_attributes(op, attrs)
         if isinstance(op, Subgraph) or self.loaded is None or None in types:
             return
         if isinstance(op, OperatorName):

@@ -32,7 +32,7 @@ from gsl.front.relay.spellings.table import items
 from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, infer_local, is_static, native_type, stand_in
 from gsl.front.tvm.spellings import is_call
 from gsl.front.tvm.tensors import to_torch, to_tvm
-from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, TupleType, Type, dtype_name, op_name
+from gsl.graph import GETITEM, INPUT, PARAM, TUPLE, Graph, Node, SymDim, TupleType, Type, dtype_name, op_name
 from gsl.graph.subgraph import Subgraph
 from gsl.spec import OperatorName
 from gsl.spec.meaning import has_symbols
@@ -98,6 +98,7 @@ class RelayStorer(Storer):
         """Raise FrontEndError if Relay can't express a new call, by writing it on variables of the types of its
         operands."""
         if isinstance(op, Subgraph):
+            _check_attributes(op, attrs)
             return
         self._rows = {}
         for number, operand in enumerate(operands):
@@ -254,17 +255,10 @@ class RelayStorer(Storer):
         body = inner._typed(results[0] if len(results) == 1 else relay.Tuple(results))
         function = relay.Function(variables, body, checked_type(body)).with_attr(opaque.COMPOSITE, group.name)
         function = function.with_attr(opaque.PATTERN, opaque.pattern_of(body))
+        _check_attributes(group, attrs)
         for name, value in attrs.items():
-            if name == opaque.CODEGEN:
-                continue
-            if name in (opaque.COMPOSITE, opaque.PATTERN):
-                raise FrontEndError(f"{group.name}: the attribute {name} is Relay's own; give it another name")
-            if not _is_kept(value):
-                raise FrontEndError(
-                    f"{group.name}: Relay can't hold the attribute {name}={value!r}: whole numbers have 64 bits, and "
-                    "texts no zero byte"
-                )
-            function = function.with_attr(name, value)
+            if name != opaque.CODEGEN:
+                function = function.with_attr(name, value)
         if opaque.CODEGEN not in attrs:
             return function
         if self._symbols is None:
@@ -405,13 +399,27 @@ def _stand_in(number: int, operand: Node) -> Any:
     return None if any(part is None for part in parts) else relay.Tuple(parts)
 
 
+def _check_attributes(group: Subgraph, attrs: Mapping[str, Any]) -> None:
+    """Raise FrontEndError for attributes that the function of a group can't have."""
+    for name, value in attrs.items():
+        if name in (opaque.COMPOSITE, opaque.PATTERN):
+            raise FrontEndError(f"{group.name}: the attribute {name} is Relay's own; give it another name")
+        if name != opaque.CODEGEN and not _is_kept(value):
+            raise FrontEndError(
+                f"{group.name}: Relay can't hold the attribute {name}={value!r}: whole numbers have 64 bits, texts no "
+                "zero byte, and no size is symbolic"
+            )
+
+
 def _is_kept(value: Any) -> bool:
     """True for an attribute that Relay's objects hold as it is: others would be cut without a word."""
     if isinstance(value, tuple):
         return all(map(_is_kept, value))
     if isinstance(value, str):
         return "\0" not in value
-    return not isinstance(value, int) or -(2**63) <= value < 2**63
+    if isinstance(value, int):
+        return -(2**63) <= value < 2**63
+    return not isinstance(value, (complex, SymDim))
 
 
 def _new_parts(expr: Any) -> Sequence[Any]:

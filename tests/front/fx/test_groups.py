@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
-from gsl.errors import FrontEndError, WorkloadError
+from gsl.errors import WorkloadError
+from gsl.graph import SymDim
 from tests.front.fx.fx_helpers import differences
 
 X, W, B = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
@@ -141,11 +143,27 @@ def test_dynamic_sizes() -> None:
     before.compare(after, inputs=(torch.randn(7, 4),)).check()
 
 
-def test_an_attribute_that_cannot_be_saved_is_an_error() -> None:
-    rule = Subst(RELU, pat.Fused("f", shape=X.shape), name="shaped")
-    assert [dict(group.attrs) for group in rule(exported()).groups().values()] == [{"shape": (3, 4)}]
-    with pytest.raises(FrontEndError, match=r"the attribute shape=.* of a group must be made of numbers"):
-        rule(dynamic())
+class TwoSizes(nn.Module):
+    """A relu of a tensor with a symbolic size, and one of a tensor without."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x.tanh().relu(), y.tanh().relu()
+
+
+@pytest.mark.parametrize("attribute", [X.shape, X.shape[0], X.shape[0] * 2])
+def test_a_group_with_a_symbolic_attribute_is_refused_and_the_others_are_made(attribute: Any) -> None:
+    inputs = torch.randn(3, 4), torch.randn(3, 4)
+    sizes = ({0: torch.export.Dim("n", min=2, max=9)}, None)
+    before = Workload.from_exported(torch.export.export(TwoSizes(), inputs, dynamic_shapes=sizes))
+    after = Subst(op.ReLU(X), pat.Fused("f", n=attribute), name="sized")(before)
+    (group,) = after.groups().values()
+    assert not isinstance(group.attrs["n"], SymDim)
+    assert len(after.trace.refused) == 1
+    assert re.search(
+        r"the new f can't be written: f: the attribute n=.*s\d.* of a group must be made of numbers",
+        after.trace.refused[0].reason,
+    )
+    before.compare(after).check()
 
 
 def test_a_group_is_compiled() -> None:
