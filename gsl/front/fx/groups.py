@@ -52,6 +52,12 @@ def operands_of(node: fx.Node) -> tuple[fx.Node, ...]:
     return tuple([arg for arg in args if isinstance(arg, fx.Node)])
 
 
+def number_of_fields(module: fx.GraphModule) -> int | None:
+    """The number of values that an outlined group returns as a tuple; ``None`` if it returns one value as it is."""
+    returned = module.graph.output_node().args[0]
+    return len(returned) if isinstance(returned, (tuple, list)) else None
+
+
 def label_of(node: fx.Node) -> tuple[str, dict[str, Any]]:
     """The name and the attributes of the group that a native node calls."""
     label = node.meta["custom"][KEY]

@@ -14,7 +14,7 @@ from gsl.front.core.handle import Handle, Source
 from gsl.front.core.load import Loader, Rows, recorded
 from gsl.front.fx.custom import FUNCTIONALIZED, overload_in
 from gsl.front.fx.effects import EffectReader, opens_region
-from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, operands_of
+from gsl.front.fx.groups import INVOKE, are_fields, is_group, label_of, module_of, number_of_fields, operands_of
 from gsl.front.fx.handle import (
     ExportedLeaves,
     FxExpansion,
@@ -384,7 +384,8 @@ class FxLoader(Loader):
         A call that returns a tuple of one value has no view node of its own: that of the value stands for it.
         """
         call: Any = node
-        if node.target is INVOKE and len(node.meta.get("val", ())) == 1 and are_fields(node.users):
+        fields = number_of_fields(module)
+        if node.target is INVOKE and fields == 1 and are_fields(node.users):
             self.groups[node] = module
             return
         if node.target is operator.getitem:
@@ -393,8 +394,11 @@ class FxLoader(Loader):
         operands = operands_of(call)
         others = tuple([arg for arg in call.all_input_nodes if arg not in operands and arg.op != "get_attr"])
         body = Subgraph(name, lambda: self._inner(module).load())
+        type = self.values.type(node)
+        if type is None and call is node and fields is not None:
+            type = TupleType((None,) * fields)
         view = Node(
-            body, tuple([self.views[arg] for arg in operands]), attrs, self.values.type(node), name=node.name,
+            body, tuple([self.views[arg] for arg in operands]), attrs, type, name=node.name,
             deps=tuple([self.views[arg] for arg in others]),
         )  # fmt: skip
         view.native = Handle(FxReading(node, call=None if call is node else call), 0, (*operands, *others))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import operator
 import re
 from typing import Any
 
@@ -141,6 +142,19 @@ def test_dynamic_sizes() -> None:
     after = FUSE(before)
     assert after.groups()
     before.compare(after, inputs=(torch.randn(7, 4),)).check()
+
+
+@pytest.mark.filterwarnings("ignore::gsl.errors.UntypedWarning")
+def test_the_values_of_a_group_without_types_are_its_fields() -> None:
+    torch.manual_seed(0)
+    before = Workload.from_fx(fx.symbolic_trace(Net().eval()))
+    after = PAIR(before)
+    assert "%add = add(%pair[0], 1)" in str(after)
+    assert not any(node.op is operator.getitem for node in after.graph)
+    again = after.inline()
+    assert str(again) == str(before)
+    assert "getitem" not in again.mod.code
+    before.compare(again, inputs=(torch.randn(3, 4),)).check()
 
 
 class TwoSizes(nn.Module):
