@@ -19,7 +19,7 @@ from gsl.cost.greedy import Greedy, approximated
 from gsl.cost.machine import CaptureError, devices, machine, threads_of
 from gsl.cost.model import Compiled, Kernels, Measured, Model, WantedCost, model_of
 from gsl.cost.report import Optimized, OptimizeReport
-from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space
+from gsl.cost.space import Candidate, Choice, Clock, Found, Search, Space, undone
 from gsl.cost.table import Costs
 from gsl.cost.whole import RUNS, CompileError, RunMode, TimedInputs, Timing, checksum, error, in_turns, is_faster
 from gsl.cost.work import ExampleSizes
@@ -194,7 +194,8 @@ class _Optimization:
             before = self._before(space)
             costs = found.best.costs if new is found.best.workload else space.costs(new)
         report = OptimizeReport(
-            self.workload.name, end.taken, end.reason, self.search.name, found.trials,
+            self.workload.name, end.taken, end.reason, self.search.name,
+            found.trials if end.taken else undone(found.trials),
             before, costs, end.before, end.after, end.error, self.tolerance, self.threads,
             time.perf_counter() - start, known is not None,
         )  # fmt: skip

@@ -29,7 +29,8 @@ class OptimizeReport:
     """The reason for the decision."""
     search: str
     trials: tuple[Trial, ...]
-    """The gain of each kind of match, and the decision to keep it or not."""
+    """The gain of each kind of match, and whether it is kept in the result, and why. Where the old program stays, no
+    kind is kept."""
     costs_before: Costs
     """The cost of the old program's calls, by the cost model."""
     costs_after: Costs
@@ -55,7 +56,7 @@ class OptimizeReport:
 
     @property
     def kept(self) -> tuple[Trial, ...]:
-        """The kinds of matches that were kept."""
+        """The kinds of matches that are rewritten in the result: none where the old program stays."""
         return tuple(trial for trial in self.trials if trial.verdict == KEPT)
 
     def rows(self) -> list[tuple[str, str, str, str, str, str]]:

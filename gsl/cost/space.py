@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gsl.cost.model import Model
 from gsl.cost.table import Costs
 from gsl.draw import hide_defaults
+from gsl.errors import WorkloadError
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType, op_name
 from gsl.graph.text import attribute_texts, is_scalar, value_text
 from gsl.match import Match
@@ -79,6 +80,15 @@ class Found:
     finished: bool = True
     """False if there was more to look at when the time was over."""
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.best, Candidate):
+            raise WorkloadError(
+                "Found takes the best program first, a gsl.cost.Candidate as space.original and space.at(choice) are, "
+                f"got {self.best!r} of type {type(self.best).__name__}"
+            )
+        if not (isinstance(self.trials, tuple) and all(isinstance(trial, Trial) for trial in self.trials)):
+            raise WorkloadError(f"Found takes the trials second, a tuple of gsl.cost.Trial, got {self.trials!r:.200}")
+
     def with_best(self, best: Candidate, reason: str = "") -> Found:
         """The same with another program as the best, and the trials changed to that: it is faster as a whole, or there
         is this reason against the best one."""
@@ -95,6 +105,13 @@ class Found:
                 why = reason or f"the whole program is faster {'with' if is_kept else 'without'} it"
                 known[key] = replace(before, gain=None, verdict=KEPT if is_kept else DROPPED, why=why)
         return Found(best, tuple(known.values()), self.finished)
+
+
+def undone(trials: Iterable[Trial]) -> tuple[Trial, ...]:
+    """The trials where the old program stays: no kind is kept."""
+    return tuple([
+        trial.dropped(f"{trial.why}, but the old program stays") if trial.verdict == KEPT else trial for trial in trials
+    ])  # fmt: skip
 
 
 class Search(Protocol):

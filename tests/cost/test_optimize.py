@@ -286,12 +286,32 @@ def test_rules_that_do_not_pay_are_not_told_as_kept_when_the_whole_is_timed(monk
     assert [(trial.verdict, trial.why) for trial in report.trials] == [("dropped", "the program is cheaper without")]
 
 
+@pytest.mark.parametrize(("found", "message"), [
+    (lambda space: Found(space.original.workload, ()), "a gsl.cost.Candidate as space.original"),
+    (lambda space: Found(space.original, None), "a tuple of gsl.cost.Trial, got None"),
+    (lambda space: Found(space.original, ("relu",)), "a tuple of gsl.cost.Trial, got .'relu',."),
+])  # fmt: skip
+def test_a_search_that_finds_no_candidate_is_an_error(found: Any, message: str) -> None:
+    class Mine:
+        name = ""
+
+        def run(self, space: Any, clock: Any, progress: Any) -> Any:
+            return found(space)
+
+    with pytest.raises(WorkloadError, match=message):
+        gsl.optimize(chain(torch.relu, torch.relu), rules=RELU_RELU, cost=priced(), search=Mine())
+
+
 def test_what_computes_something_else_is_given_back() -> None:
     wl = chain(torch.relu, torch.relu)
     wrong = Subst(op.ReLU(op.ReLU(x)), op.Tanh(x), name="wrong")
-    new, report = gsl.optimize(wl, rules=wrong, cost=priced())
-    assert new is wl
-    assert "elements differ" in report.decision
+    for _ in range(2):
+        new, report = gsl.optimize(wl, rules=wrong, cost=priced())
+        assert new is wl
+        assert "elements differ" in report.decision
+        assert not report.kept
+        (trial,) = report.trials
+        assert (trial.verdict, trial.why, trial.gain) == ("dropped", "it pays, but the old program stays", 1.0)
 
 
 def test_what_has_no_kernel_is_given_back() -> None:

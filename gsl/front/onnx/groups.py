@@ -53,7 +53,8 @@ def check(model: ir.Model, group: Subgraph, attrs: Mapping[str, Any]) -> None:
     for name, value in attrs.items():
         if _literal(repr(value)) != value:
             raise FrontEndError(
-                f"{group}: the attribute {name}={value!r} of a group must be made of numbers, strings, None and tuples"
+                f"{group}: the attribute {name}={value!r} of a group must be made of finite numbers, strings, None and "
+                "tuples"
             )
 
 
