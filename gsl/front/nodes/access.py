@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import Any, Final
 
-from gsl.errors import FrontEndError
+from gsl.errors import FrontEndError, PicklingError
 from gsl.graph import Op, op_name
 from gsl.spec.natives import OpName
 
@@ -50,6 +51,18 @@ class Access:
             value = getattr(self, name)
             if not callable(value) and not (value is None and name in ("rebuild", "run")):
                 raise FrontEndError(f"{name}= takes a function, got {value!r} of type {type(value).__name__}")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Access:
+        return Access(**copy.deepcopy(self.__dict__, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        for name, value in self.__dict__.items():
+            if isinstance(value, FunctionType) and "<" in value.__qualname__:
+                raise PicklingError(
+                    f"a graph of objects can't be pickled: {name}={value.__qualname__} has no name by which another "
+                    "process finds it; define it with a name at the top of a module"
+                )
+        return Access, tuple(self.__dict__.values())
 
     def operands_of(self, item: Any) -> tuple[Any, ...]:
         """The operands of an object."""

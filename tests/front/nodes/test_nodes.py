@@ -7,13 +7,14 @@ import pickle
 import warnings
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gsl import Match, RuleSet, Subst, Workload, attr, dup, is_op, pat
-from gsl.errors import PatternTypeError, WorkloadError
+from gsl.errors import PatternTypeError, PicklingError, WorkloadError
 from tests.front.nodes.node_terms import (
     Add,
     Fma,
@@ -286,6 +287,18 @@ def test_a_copy_is_a_workload_of_its_own(way: str) -> None:
     assert (new.name, text(new)) == (wl.name, text(wl))
     assert new.native[0] is not wl.native[0]
     assert values(new.native) == values(wl.native)
+
+
+@pytest.mark.parametrize("name", ["operands", "attrs", "op", "rebuild", "run"])
+def test_functions_without_a_name_are_copied_and_not_pickled(name: str) -> None:
+    nameless: dict[str, Any] = {
+        "operands": lambda term: term.inputs, "attrs": lambda term: {}, "op": lambda term: type(term),
+        "rebuild": lambda op, operands, attrs, old: op(operands), "run": lambda outputs: None,
+    }  # fmt: skip
+    wl = Workload.from_nodes([Add((Leaf(n=2),))], **{"operands": operands, name: nameless[name]})
+    assert copy.deepcopy(wl).op_counts() == wl.op_counts()
+    with pytest.raises(PicklingError, match=rf"{name}=\S*<lambda> has no name .*; define it with a name at the top"):
+        pickle.dumps(wl)
 
 
 @pytest.mark.parametrize("way", ["deepcopy", "pickle"])
