@@ -87,6 +87,9 @@ def rescaled(x: Tensor, by: float) -> Tensor:
 
 OTHERS: dict[str, tuple[Function, str]] = {
     "mish": (lambda x: x * torch.tanh(nn.functional.softplus(x)), "mish"),
+    "mish, written out": (lambda x: x * torch.tanh(torch.where(x > 20, x, torch.log1p(x.exp()))), "mish"),
+    "softplus": (lambda x: torch.where(x > 20, x, torch.log(1 + x.exp())), "softplus"),
+    "softplus, scaled": (lambda x: torch.where(x * 2.5 > 9, x, torch.log1p((x * 2.5).exp()) / 2.5), "softplus"),
     "hardswish": (lambda x: x * torch.clamp(x + 3, 0, 6) / 6, "hardswish"),
     "log-softmax": (lambda x: x - torch.logsumexp(x, -1, keepdim=True), "nn.log_softmax"),
 }
@@ -172,6 +175,45 @@ def test_the_constants_of_relax_are_those_of_the_rules(name: str) -> None:
     wl = Workload.from_relax(from_exported_program(workload(GELU_TANH[name], (3, 4)).exported))
     assert "0.7978846)" in str(wl)
     becomes(wl, {"gelu"})
+
+
+SOFT: dict[str, tuple[Function, str]] = {
+    "mish": (nn.functional.mish, "mish"),
+    "softplus": (nn.functional.softplus, "softplus"),
+    "softplus with a threshold": (lambda x: nn.functional.softplus(x, 2.5, 1.5), "softplus"),
+    "softplus of a number below 0": (lambda x: nn.functional.softplus(x, -2.0, 1.5), "softplus"),
+}
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_decomposed_softplus_is_found(name: str) -> None:
+    function, op = SOFT[name]
+    exported = workload(lambda x: function(4 * x), (3, 40)).exported.run_decompositions()
+    becomes(Workload(exported), {"multiply", op})
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_softplus_as_tvm_imports_it_is_found(name: str) -> None:
+    from tvm.relax.frontend.torch import from_exported_program
+
+    function, op = SOFT[name]
+    old = Workload.from_relax(from_exported_program(workload(lambda x: function(4 * x), (3, 40)).exported))
+    assert "softplus" not in old.op_counts()
+    new = IDIOMS(old, iterative=True)
+    assert set(new.op_counts()) == {"multiply", "softplus"} | ({"tanh"} if op == "mish" else set())
+    old.compare(new).check()
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.where(x > 2, x, torch.log(2 + x.exp())),
+    lambda x: torch.where(x > 2, x + 1, torch.log1p(x.exp())),
+    lambda x: torch.where(x < 2, x, torch.log1p(x.exp())),
+    lambda x: torch.where(2 * x > 2, x, torch.log1p((2 * x).exp()) / 3),
+    lambda x: torch.where(2 * x > 2, x, torch.log1p((2 * x).exp())),
+    lambda x: torch.where(x > 2, x, torch.log1p((2 * x).exp()) / 2),
+])  # fmt: skip
+def test_what_looks_like_softplus(function: Function) -> None:
+    assert "softplus" not in IDIOMS(workload(function, (3, 40)), iterative=True).op_counts()
 
 
 def test_gelu_is_told_from_its_approximation() -> None:

@@ -79,6 +79,36 @@ def silu_sigmoid() -> RuleSides:
     return x * op.Sigmoid(x) | x / (op.Exp(-x) + 1), op.SiLU(x), is_float(x)
 
 
+def log_of_one_more(x: pat.Pattern) -> pat.Alt:
+    """The spellings of log(1 + exp(x))."""
+    e = op.Exp(x)
+    return op.Log1p(e) | op.Log(e + 1)
+
+
+@rule(extern_use=False)
+def softplus_log() -> RuleSides:
+    """where(x > t, x, log(1 + exp(x))) = softplus(x)
+
+    For floats and a number t, the threshold of the softplus. Decomposed programs have it so.
+    """
+    x, t = pat.Wildcard(), pat.Const(ndim=0)
+    soft = op.Where(op.Greater(x, t), x, log_of_one_more(x))
+    return soft, op.Softplus(x, beta=1.0, threshold=t.value), is_float(x)
+
+
+@rule(extern_use=False)
+def softplus_scaled() -> RuleSides:
+    """where(x · b > t, x, log(1 + exp(x · b)) / b) = softplus(x, b)
+
+    For floats, a finite number b other than 0, and a number t.
+    """
+    x, b, c, t = pat.Wildcard(), pat.Const(ndim=0), pat.Const(ndim=0), pat.Const(ndim=0)
+    scaled = x * b
+    soft = op.Where(op.Greater(scaled, t), x, log_of_one_more(scaled) / c)
+    number = (b.value == c.value) & (abs(b.value) > 0) & (abs(b.value) < math.inf)
+    return soft, op.Softplus(x, beta=b.value, threshold=t.value), is_float(x) & number
+
+
 @rule(extern_use=False)
 def mish_softplus() -> RuleSides:
     """x · tanh(log(1 + exp(x))) = mish(x)
@@ -144,6 +174,6 @@ def log_softmax_sum() -> RuleSides:
 
 
 RULES = (
-    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, mish_softplus, hardswish_clip, softmax_exp, softmax_rescaled,
-    log_softmax_sum,
+    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, softplus_log, softplus_scaled, mish_softplus, hardswish_clip,
+    softmax_exp, softmax_rescaled, log_softmax_sum,
 )  # fmt: skip

@@ -158,6 +158,23 @@ def _() -> RuleSides:
     return 1 / (op.Exp(x) + 1), op.Sigmoid(x), precise(x)
 
 
+@wrong("softplus-log", condition="", examples=20)
+def _() -> RuleSides:
+    """the number itself below the threshold"""
+    x, t = pat.Wildcard(), pat.Const(ndim=0)
+    soft = op.Where(op.Greater(t, x), x, op.Log1p(op.Exp(x)))
+    return soft, op.Softplus(x, beta=1.0, threshold=t.value), precise(x)
+
+
+@wrong("softplus-scaled", condition="", examples=60)
+def _() -> RuleSides:
+    """divided by another number"""
+    x, b, c, t = pat.Wildcard(), pat.Const(ndim=0), pat.Const(ndim=0), pat.Const(ndim=0)
+    scaled = x * b
+    soft = op.Where(op.Greater(scaled, t), x, op.Log1p(op.Exp(scaled)) / c)
+    return soft, op.Softplus(x, beta=b.value, threshold=t.value), precise(x) & (abs(b.value) > 0)
+
+
 @wrong("mish-softplus", condition="", examples=20)
 def _() -> RuleSides:
     """a steeper softplus"""
