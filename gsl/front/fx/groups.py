@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -20,7 +20,8 @@ from gsl.errors import FrontEndError
 from gsl.front.fx.handle import attribute
 from gsl.front.fx.parameters import ModuleParameterStore
 from gsl.front.fx.plan import is_written, plan_anew
-from gsl.graph import CONST, INPUT, TUPLE, Node, op_name
+from gsl.front.fx.spellings.table import Dialect
+from gsl.graph import CONST, INPUT, TUPLE, Node, TupleType, op_name
 from gsl.graph.subgraph import Subgraph
 
 if TYPE_CHECKING:
@@ -64,8 +65,27 @@ def label_of(node: fx.Node) -> tuple[str, dict[str, Any]]:
     return label["name"], _with(tuple, label["attrs"])
 
 
-def check_attributes(group: Subgraph, attrs: Mapping[str, Any]) -> None:
-    """Raise FrontEndError for attributes of a group that can't be saved."""
+def check_group(group: Subgraph, operands: Sequence[Node], attrs: Mapping[str, Any], dialect: Dialect) -> None:
+    """Raise FrontEndError for attributes of a group that can't be saved, and for tuples where torch takes tensors."""
+    _check_attributes(group, attrs)
+    if dialect == "torch":
+        return
+    taken = next((node for node in operands if isinstance(node.type, TupleType)), None)
+    if taken is not None:
+        raise FrontEndError(
+            f"{group}: a group of aten operators takes tensors, and %{taken.name} is a tuple: let the rule match what "
+            "makes it, or take its fields as they are"
+        )
+    outputs = group.body.outputs
+    given = next((node for node in outputs if isinstance(node.type, TupleType)), None)
+    if given is not None and len(outputs) > 1:
+        raise FrontEndError(
+            f"{group}: a group of aten operators returns tensors, and %{given.name} is a tuple among them: let the "
+            "rule match its fields"
+        )
+
+
+def _check_attributes(group: Subgraph, attrs: Mapping[str, Any]) -> None:
     for name, value in attrs.items():
         if not _is_plain(value):
             raise FrontEndError(
@@ -105,7 +125,7 @@ def are_fields(users: Iterable[fx.Node]) -> bool:
 def write_group(outer: FxWriter, node: Node) -> Any:
     """Write the call of a new group, and its graph: the native value of the call, or a tuple of them."""
     assert isinstance(node.op, Subgraph)
-    check_attributes(node.op, node.attrs)
+    check_group(node.op, node.operands, node.attrs, outer.dialect)
     operands = tuple([outer.value(operand) for operand in node.operands])
     module, values = _module(outer, node, operands)
     path = outer.parameters.add_graph(module, _path(node.op.name))
@@ -124,7 +144,7 @@ def write_group(outer: FxWriter, node: Node) -> Any:
         field = outer.create("call_function", operator.getitem, (call, index), {}, "", node)
         outer.fakes.set(field, value)
         fields.append(field)
-    return fields[0] if len(fields) == 1 else tuple(fields)
+    return tuple(fields) if isinstance(node.type, TupleType) else fields[0]
 
 
 def _module(outer: FxWriter, node: Node, operands: tuple[Any, ...]) -> tuple[fx.GraphModule, tuple[Any, ...]]:
@@ -152,11 +172,26 @@ def _module(outer: FxWriter, node: Node, operands: tuple[Any, ...]) -> tuple[fx.
         if is_written(view, plan):
             results[view] = inner.write(view, plan.joined.get(view))
     outputs = tuple([value(output) for output in body.outputs])
+    if outer.dialect != "torch" and isinstance(node.type, TupleType) and len(outputs) == 1:
+        outputs = _fields(inner, outputs[0], node.type)
     graph.output(outputs[0] if len(outputs) == 1 and outer.dialect == "torch" else outputs)
     graph.lint()
     module = parameters.finish(graph)
     module.recompile()
     return module, tuple([inner.fakes.values.value(output) for output in outputs])
+
+
+def _fields(inner: FxWriter, whole: Any, type: TupleType) -> tuple[Any, ...]:
+    """The fields of the tuple that a call within a group returns."""
+    if isinstance(whole, tuple):
+        return whole
+    values = inner.fakes.values.value(whole)
+    fields = []
+    for place in range(len(type.fields)):
+        name = inner.name("", "call_function", operator.getitem)
+        fields.append(inner.add("call_function", operator.getitem, (whole, place), {}, name))
+        inner.fakes.set(fields[-1], values[place])
+    return tuple(fields)
 
 
 def _path(name: str) -> str:

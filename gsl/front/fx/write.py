@@ -22,7 +22,7 @@ from gsl.front.fx import spellings
 from gsl.front.fx.builder import GraphBuilder
 from gsl.front.fx.devices import Devices, check_same, is_created, is_placed
 from gsl.front.fx.fakes import Fakes
-from gsl.front.fx.groups import check_attributes, write_group
+from gsl.front.fx.groups import check_group, write_group
 from gsl.front.fx.handle import RULE, native_index, native_of
 from gsl.front.fx.opaque import native_call
 from gsl.front.fx.parameters import FxParameterStore, from_numpy
@@ -348,7 +348,7 @@ def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialec
 def _check_spelled(dialect: Dialect, op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> None:
     """Raise an error if a new call can't be written in a graph of that dialect."""
     if isinstance(op, Subgraph):
-        check_attributes(op, attrs)
+        check_group(op, operands, attrs, dialect)
         return
     if not isinstance(op, type):
         spelled(op, tuple(map(stand_in, operands)), attrs, dialect)

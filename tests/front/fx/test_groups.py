@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from torch import fx, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from gsl import Subst, Workload, op, pat
 from gsl.errors import WorkloadError
@@ -155,6 +156,40 @@ def test_the_values_of_a_group_without_types_are_its_fields() -> None:
     assert str(again) == str(before)
     assert "getitem" not in again.mod.code
     before.compare(again, inputs=(torch.randn(3, 4),)).check()
+
+
+class Halves(nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        left, right = torch.split(x.exp(), 2, 1)
+        return left.relu(), right
+
+
+HALVES = op.Split(op.Exp(X))
+
+
+@pytest.mark.parametrize("form", ["exported", "decomposed", "made", "traced"])
+@pytest.mark.parametrize(("source", "reason"), [
+    (HALVES, ""),
+    (op.ReLU(X[0]), "takes tensors, and %split\\w* is a tuple"),
+    ([HALVES, HALVES.operands[0]], "returns tensors, and %split\\w* is a tuple among them"),
+], ids=["split", "field", "both"])  # fmt: skip
+def test_tuples_of_groups(source: Any, reason: str, form: str) -> None:
+    """Torch's operator for groups takes and returns tensors."""
+    example = (torch.randn(3, 4),)
+    old = Workload.from_torch(Halves(), example)
+    if form == "decomposed":
+        old = Workload(old.exported.run_decompositions())
+    elif form != "exported":
+        made = make_fx(Halves())(*example) if form == "made" else fx.symbolic_trace(Halves())
+        old = Workload.from_fx(made, example)
+    new = Subst(source, pat.Fused("halves"), name="halves")(old)
+    if reason and form != "traced":
+        (refused,) = new.trace.refused
+        assert re.search(reason, refused.reason)
+        return
+    for made in (new, new.inline(), *([saved(new), saved(new).inline()] if form in ("exported", "decomposed") else [])):
+        assert len(made.groups()) == 1 or "halves" not in str(made)
+        old.compare(made, inputs=example).check()
 
 
 class TwoSizes(nn.Module):
