@@ -8,6 +8,7 @@ program.
 
 from __future__ import annotations
 
+import keyword
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -197,4 +198,4 @@ def _fields(inner: FxWriter, whole: Any, type: TupleType) -> tuple[Any, ...]:
 def _path(name: str) -> str:
     """The name of a group as that of a submodule."""
     text = re.sub(r"\W+", "_", name)
-    return f"_{text}" if text[:1].isdigit() else text
+    return f"_{text}" if text[:1].isdigit() or keyword.iskeyword(text) else text

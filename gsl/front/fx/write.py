@@ -48,6 +48,8 @@ _LAYOUT_CHOSEN: Final = frozenset((
 
 _READS: Final = ("placeholder", "get_attr")
 _ILLEGAL: Final = re.compile(r"\W+")
+_SELF: Final = ("self",)
+"""The name of the module in the code of its graph, which torch does not keep from values."""
 
 
 class FxWriter:
@@ -325,7 +327,8 @@ class FxWriter:
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have, and that torch leaves as it is."""
         base = _identifier(wanted) if wanted else self.builder.graph._target_to_str(target if kind else "weight")
-        name = unique(base, lambda name: name in self.builder.names or name in self._used or name in _illegal_names)
+        taken = (self.builder.names, self._used, _illegal_names, _SELF)
+        name = unique(base, lambda name: any(name in names for names in taken))
         self._used.add(name)
         return name
 
@@ -385,7 +388,7 @@ def in_exports(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> 
 
 
 def _identifier(text: str) -> str:
-    if text.isidentifier():
+    if text.isascii() and text.isidentifier():
         return text
     text = _ILLEGAL.sub("_", text)
     return f"_{text}" if text[:1].isdigit() else text

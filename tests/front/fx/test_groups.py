@@ -158,6 +158,15 @@ def test_the_values_of_a_group_without_types_are_its_fields() -> None:
     before.compare(again, inputs=(torch.randn(3, 4),)).check()
 
 
+@pytest.mark.parametrize("make", [exported, traced])
+@pytest.mark.parametrize("name", ["class", "None", "self", "é", "a b", "forward", "0", "lin.weight"])
+def test_a_group_of_any_name_runs(name: str, make: Any) -> None:
+    before = make()
+    after = Subst(DENSE, pat.Fused(name), name="fuse")(before)
+    assert [group.name for group in after.groups().values()] == [name, name]
+    before.compare(after).check()
+
+
 class Halves(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         left, right = torch.split(x.exp(), 2, 1)
