@@ -48,8 +48,6 @@ _LAYOUT_CHOSEN: Final = frozenset((
 
 _READS: Final = ("placeholder", "get_attr")
 _ILLEGAL: Final = re.compile(r"\W+")
-_SELF: Final = ("self",)
-"""The name of the module in the code of its graph, which torch does not keep from values."""
 
 
 class FxWriter:
@@ -327,8 +325,7 @@ class FxWriter:
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have, and that torch leaves as it is."""
         base = _identifier(wanted) if wanted else self.builder.graph._target_to_str(target if kind else "weight")
-        taken = (self.builder.names, self._used, _illegal_names, _SELF)
-        name = unique(base, lambda name: any(name in names for names in taken))
+        name = unique(base, lambda name: name in self.builder.names or name in self._used or _is_taken(name))
         self._used.add(name)
         return name
 
@@ -385,6 +382,11 @@ def in_exports(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> 
             "or use functions"
         )
     in_aten(op, operands, attrs)
+
+
+def _is_taken(name: str) -> bool:
+    """True for a name that no value may have: those that torch knows, and that of the module in a graph's code."""
+    return name in _illegal_names or name == "self"
 
 
 def _identifier(text: str) -> str:
