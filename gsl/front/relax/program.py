@@ -26,7 +26,7 @@ from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
 from gsl.front.relax.types import Dims, FunctionScope, from_relax
 from gsl.front.relax.wide import in_float64, wide
 from gsl.front.tvm import TvmProgram, fed
-from gsl.front.tvm.tensors import to_numpy, to_tvm
+from gsl.front.tvm.tensors import to_numpy, to_tvm, weight
 from gsl.graph import Graph, Node, Type
 from gsl.pause import paused_collector
 
@@ -220,7 +220,7 @@ def from_module(module: Any, params: Any = None, *, function: str | None = None)
     if params is None:
         return RelaxProgram(module, function)
     constants = cache(lambda: RelaxProgram(module, function).params)
-    return RelaxProgram(module, function, _values(module[function], params, function, constants))
+    return RelaxProgram(module, function, _values(module[function], params, function, names, constants))
 
 
 def _module_of(function: Any) -> tuple[Any, str]:
@@ -232,23 +232,25 @@ def _module_of(function: Any) -> tuple[Any, str]:
 
 
 def _values(
-    function: Any, params: Any, name: str, constants: Callable[[], Mapping[str, Any]]
+    function: Any, params: Any, name: str, functions: Sequence[str], constants: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:  # fmt: skip
     """The values by the names of the parameters. Those of constants may be among them, as in the ``params`` of a
-    program, if they are what the function has."""
+    program, if they are what the function has; so may lists of values of other functions."""
     own = {var.name: var for var in function.params}
     if not isinstance(params, Mapping):
         raise FrontEndError(f"expected params as a mapping of names to tensors, but got a {type(params).__name__}")
     found: dict[str, Any] = {}
     for key, value in params.items():
-        if isinstance(value, (list, tuple)) or type(value).__name__ == "Array":
+        if key in functions and (isinstance(value, (list, tuple)) or type(value).__name__ == "Array"):
+            if len(value) > len(own) and key == name:
+                raise FrontEndError(f"{name}: there are {len(own)} parameters, but {len(value)} values in params")
             if key == name:
-                found.update(zip([var.name for var in function.params][len(own) - len(value):], value))
+                found.update(zip(list(own)[len(own) - len(value):], value))
         elif key in own:
             found[str(key)] = value
-        elif key not in constants() or not np.array_equal(to_numpy(constants()[key]), to_numpy(to_tvm(value))):
+        elif key not in constants() or not np.array_equal(to_numpy(constants()[key]), to_numpy(weight(key, value))):
             raise FrontEndError(f"{name}: there is no parameter {key!r} for the value in params; {nearest(key, own)}")
-    return {key: _checked(own[key], to_tvm(value), name) for key, value in found.items()}
+    return {key: _checked(own[key], weight(key, value), name) for key, value in found.items()}
 
 
 def _checked(var: Any, value: Any, function: str) -> Any:

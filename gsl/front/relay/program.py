@@ -23,7 +23,7 @@ from gsl.front.relay.types import KnownTypes, RelayTypes, checked_type, diagnose
 from gsl.front.tree import NO_SPELLING
 from gsl.front.tvm import TvmProgram, fed
 from gsl.front.tvm.spellings import unread_reason
-from gsl.front.tvm.tensors import TENSOR, to_numpy, to_torch, to_tvm
+from gsl.front.tvm.tensors import to_numpy, to_torch, to_tvm, weight
 from gsl.graph import Graph, Inference, Node, Op, TensorType, Type
 from gsl.spec.meaning import has_symbols
 
@@ -39,7 +39,7 @@ class RelayProgram(TvmProgram):
         super().__init__(module)
         self._names = unique_names(main_of(module))
         given = {str(name): value for name, value in (params or {}).items()}
-        self._params = {name: _weight(name, given[name]) for name in self._names if name in given}
+        self._params = {name: weight(name, given[name]) for name in self._names if name in given}
         self._known = KnownParts()
         self._types: KnownTypes = {}
         self._recipes: dict[Hashable, Recipe] = {}
@@ -123,13 +123,22 @@ def _check_writable(
 
 
 def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayProgram:
-    """The program of an ``IRModule`` (or of a function or expression of Relay), with weights by name."""
+    """The program of an ``IRModule`` (or of a function or expression of Relay), with weights by name.
+
+    FrontEndError for a weight of which ``@main`` has no variable.
+    """
     if isinstance(module, RelayProgram):
         return module
     if isinstance(module, relay.Expr):
         module = _module_of(module)
     if not isinstance(module, tvm.IRModule):
         raise FrontEndError(f"expected an IRModule of Relay, but got a {type(module).__name__}")
+    if not isinstance(params, Mapping | None):
+        raise FrontEndError(f"expected params as a mapping of names to tensors, but got a {type(params).__name__}")
+    names = unique_names(main_of(module))
+    for name in map(str, params or ()):
+        if name not in names:
+            raise FrontEndError(f"main: there is no parameter {name!r} for the value in params; {nearest(name, names)}")
     return RelayProgram(module, params)
 
 
@@ -201,17 +210,6 @@ def renamed(module: Any, names: Sequence[str]) -> Any:
     new = relay.Function(variables, body, main.ret_type, main.type_params, main.attrs)
     functions[module.get_global_var("main")] = new
     return typed_module(tvm.IRModule(functions, module.type_definitions, attrs=module.attrs))
-
-
-def _weight(name: str, value: Any) -> Any:
-    """A weight as a tensor of TVM."""
-    if isinstance(value, TENSOR):
-        return value
-    try:
-        return to_tvm(value)
-    except (TypeError, AttributeError) as error:
-        found = type(value).__name__
-        raise FrontEndError(f"the weight {name!r} is a {found}, expected a tensor or an array") from error
 
 
 def _check_weight(name: str, value: Any, declared: Type | None, var: relay.Var) -> None:

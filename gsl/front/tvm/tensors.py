@@ -11,6 +11,7 @@ import torch
 import tvm
 from torch.utils import dlpack
 
+from gsl.errors import FrontEndError
 from gsl.graph import dtype_name
 
 _ALIGNMENT: Final = 64
@@ -68,6 +69,16 @@ def to_tvm(value: Any) -> Any:
             dlpack.from_dlpack(copy).copy_(tensor)
         return copy
     return _MAKERS.from_dlpack(tensor)
+
+
+def weight(name: str, value: Any) -> Any:
+    """The value of a parameter as a tensor of TVM. FrontEndError for what is no tensor."""
+    try:
+        return to_tvm(value)
+    except (TypeError, AttributeError) as error:
+        is_array = hasattr(value, "dtype")
+        found = f"an array of {value.dtype}" if is_array else f"of type {type(value).__name__}"
+        raise FrontEndError(f"the weight {name!r} is {found}, expected a tensor or an array of numbers") from error
 
 
 def to_numpy(value: Any) -> Any:

@@ -67,6 +67,11 @@ def test_weights_are_given_by_name_or_as_detached() -> None:
         ({"weight": np.ones(3, "float32")}, "'weight' should be .*, but its value is float32\\[3\\]"),
         ({"weight": np.ones(2)}, "'weight' should be .*, but its value is float64\\[2\\]"),
         ([np.ones(2)], "expected params as a mapping"),
+        ({"wight": [np.ones(2, "float32")]}, "no parameter 'wight' for the value in params; did you mean 'weight'"),
+        ({"weight": [1.0, 1.0]}, "the weight 'weight' is of type list, expected a tensor"),
+        ({"weight": 5}, "the weight 'weight' is of type int, expected a tensor"),
+        ({"weight": np.array(["a", "b"])}, "the weight 'weight' is an array of <U1, expected a tensor"),
+        ({"main": [np.ones(2, "float32")] * 3}, "there are 2 parameters, but 3 values in params"),
     ],
 )
 def test_weights_that_do_not_fit(params: Any, part: str) -> None:

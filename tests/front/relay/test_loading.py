@@ -198,7 +198,7 @@ def test_the_view(name: str):
 def test_the_inputs_and_the_weights():
     x, w, unused = var("x", 2, 3), var("w", 4, 3), var("unused", 7)
     module = module_of(relay.nn.dense(x, w), w, unused, x)
-    wl = loaded(module, {"w": random(4, 3), "no such variable": random(1)})
+    wl = loaded(module, {"w": random(4, 3)})
     assert list(wl.inputs) == ["unused", "x"]
     assert list(wl.params) == ["w"]
     assert [(node.op, node.name) for node in wl.graph] == [
@@ -266,6 +266,22 @@ def test_a_weight_of_another_type():
     message = r"'w' should be Tensor\[\(4, 3\), float32\], but is Tensor\[\(4, 2\), float32\]"
     with pytest.raises(FrontEndError, match=message):
         loaded(module_of(relay.nn.dense(X, var("w", 4, 3))), {"w": random(4, 2)}).graph
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"v": random(4, 3)}, "there is no parameter 'v' for the value in params; known are w, x"),
+        ({"w": random(4, 3), "x2": random(2, 3)}, "there is no parameter 'x2' .* did you mean 'x'"),
+        ({"w": [random(4, 3)]}, "the weight 'w' is of type list, expected a tensor"),
+        ({"w": None}, "the weight 'w' is of type NoneType, expected a tensor"),
+        ({"w": np.array("w")}, "the weight 'w' is an array of <U1, expected a tensor"),
+        ([random(4, 3)], "expected params as a mapping of names to tensors, but got a list"),
+    ],
+)
+def test_weights_that_do_not_fit(params: Any, message: str):
+    with pytest.raises(FrontEndError, match=message):
+        Workload.from_relay(module_of(relay.nn.dense(X, var("w", 4, 3))), params)
 
 
 def test_a_program_is_shown_by_its_body():
