@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from tvm import relax
@@ -14,8 +15,8 @@ from gsl.front.core.load import Expansion
 from gsl.front.core.store import FreeNames, Storer
 from gsl.front.relax.types import is_number
 from gsl.front.tree import Canon
-from gsl.front.tvm.tensors import to_torch
-from gsl.graph import CONST, PARAM, TUPLE, Graph, Node, TensorType, Type
+from gsl.front.tvm.tensors import to_numpy, to_torch
+from gsl.graph import CONST, PARAM, TUPLE, Graph, Inference, Node, TensorType, Type
 from gsl.spec import TABLE, Trait, spec_of
 from gsl.spec.meaning import Operand, infer
 
@@ -80,28 +81,21 @@ class RelaxLeaves:
         return {node.name: self.tensors[node] for node in nodes if node in self.tensors}
 
 
-# ---------------------------------------------------------------- constants as numbers
-
-
-def reads_as_number(op: Any, expr: Any) -> bool:
-    """True for a constant without axes that is an operand of arithmetic."""
-    spec = spec_of(op)
-    is_arithmetic = spec is not None and Trait.BROADCASTING in spec.traits
-    return is_arithmetic and is_number(expr)
+# ---------------------------------------------------------------- tensors as numbers
 
 
 def as_number(
-    op: str, attrs: Mapping[str, Any], types: Sequence[Type | None], place: int, constant: Any
+    op: str, attrs: Mapping[str, Any], types: Sequence[Type | None], place: int, tensor: Any
 ) -> bool | int | float | None:
-    """The number that a constant among the operands is, ``None`` if the call would have another type with a number.
+    """The number that a tensor of TVM among the operands is; ``None`` if the call would have another type with it.
 
     The other operands have to be tensors; a number among them has been decided by its own call of this function.
     """
     others = [type for position, type in enumerate(types) if position != place]
-    dtype = str(constant.value.dtype)
+    dtype = str(tensor.dtype)
     if not others or any(type is None or getattr(type, "dtype", None) != dtype for type in others):
         return None
-    value = number_of(constant.value.numpy())
+    value = number_of(to_numpy(tensor))
     with_number: list[Operand] = [value if position == place else type for position, type in enumerate(types)]
     try:
         same = infer(TABLE[op], with_number, attrs) == infer(TABLE[op], types, attrs)
@@ -114,23 +108,39 @@ def as_number(
 
 
 class RelaxExpansion(Expansion):
-    """The view nodes of one reading, in which constants without axes may be numbers."""
+    """The view nodes of one reading, in which tensors without axes may be numbers: constants, and those of ``numbers``,
+    the values of parameters."""
+
+    def __init__(
+        self, leaf: Callable[[Any], tuple[Node, Source]], infer: Inference, name: str = "",
+        numbers: Mapping[Any, Any] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
+        super().__init__(leaf, infer, name)
+        self._numbers = numbers
 
     def operand(self, operand: Any, type: Type | None = None) -> tuple[Node, Source]:
         return super().operand(tuple_of(operand) if isinstance(operand, relax.Tuple) else operand, type)
 
     def operands(self, canon: Canon, type: Type | None) -> list[tuple[Node, Source]]:
-        waiting = [place for place, operand in enumerate(canon.operands) if reads_as_number(canon.op, operand)]
-        found: list[Any] = [None if place in waiting else self.operand(operand)
-                            for place, operand in enumerate(canon.operands)]  # fmt: skip
+        spec = spec_of(canon.op)
+        is_arithmetic = spec is not None and Trait.BROADCASTING in spec.traits
+        tensors = [self._tensor(operand) if is_arithmetic else None for operand in canon.operands]
+        found: list[Any] = [self.operand(operand) if tensor is None else None
+                            for operand, tensor in zip(canon.operands, tensors)]  # fmt: skip
         known = [None if item is None else item[0].type for item in found]
-        for place in waiting:
-            # It is a number if that makes no difference to the type of the call.
-            constant = canon.operands[place]
-            types = [*known[:place], TensorType((), str(constant.value.dtype)), *known[place + 1 :]]
-            value = as_number(canon.op, canon.attrs, types, place, constant)
-            found[place] = self.operand(constant if value is None else value)
+        for place, tensor in enumerate(tensors):
+            if tensor is not None:
+                # It is a number if that makes no difference to the type of the call.
+                types = [*known[:place], TensorType((), str(tensor.dtype)), *known[place + 1 :]]
+                value = as_number(canon.op, canon.attrs, types, place, tensor)
+                found[place] = self.operand(canon.operands[place] if value is None else value)
         return found
+
+    def _tensor(self, operand: Any) -> Any:
+        """The tensor without axes that an operand is known to be; ``None`` for any other."""
+        if is_number(operand):
+            return operand.value
+        return self._numbers.get(operand) if self._numbers and isinstance(operand, relax.Var) else None
 
 
 def tuple_of(expr: Any) -> Canon:

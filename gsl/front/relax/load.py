@@ -143,6 +143,8 @@ class RelaxLoader(Loader):
         for a field that nobody uses, which has no view node."""
         self._idle: dict[int, list[int]] = {}
         """The bindings of such fields that nobody uses, by those of the calls: they stay as long as these do."""
+        self._numbers: dict[Any, Any] = {}
+        """The tensors without axes that parameters are known to be."""
         self._leaves = RelaxLeaves(self.nodes)
         self._forms = RelaxSignatures(function, scope, module)
         self._wanted = result_tuples(function)
@@ -171,8 +173,12 @@ class RelaxLoader(Loader):
         name, value = self._leaves.names.free(var.name), self.values.get(var.name)
         if value is None or not known_dtype(str(value.dtype)):
             self.add(var, Node(INPUT, type=self.scope.type_of(var), name=name, native=Single(var)))
-        else:
+        elif value.shape:
             self.views[var] = self._leaves.add(RelaxLeaf(var), value, PARAM, self.scope.type_of(var), name)
+        else:
+            # A type of its own, so that a call that reads it as a number is not taken for one of another value.
+            self.views[var] = self._leaves.add(RelaxLeaf(var), value, PARAM, name=name)
+            self._numbers[var] = value
 
     # ------------------------------------------------------------ bindings
 
@@ -356,7 +362,7 @@ class RelaxLoader(Loader):
         through: dict[int, None] = {}
         deps: list[Any] = []
         for var in self.function.uses(number):
-            if var not in used:
+            if var not in used and var not in self._numbers:
                 between = self._between(var, used)
                 if between is None:
                     deps.append(var)
@@ -383,7 +389,7 @@ class RelaxLoader(Loader):
         return found
 
     def _expansion(self, number: int) -> RelaxExpansion:
-        return RelaxExpansion(self.leaf, self.infer, self.function.names[number])
+        return RelaxExpansion(self.leaf, self.infer, self.function.names[number], self._numbers)
 
     def leaf(self, operand: Any) -> tuple[Node, Source]:
         match operand:

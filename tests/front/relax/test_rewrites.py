@@ -19,6 +19,7 @@ from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError, PatternError, UntypedWarning
 from gsl.front.relax import from_module
 from gsl.graph import CONST, PARAM, Graph, Node, TensorType
+from gsl.rules import IDIOMS
 from tests.front.relax.relax_helpers import Mixed, Net, bindings, exported, function, lines, normed, tensor
 from tests.helpers.book import EVERY_RULE
 
@@ -75,6 +76,29 @@ def test_a_module_with_its_params_again() -> None:
     (constant,) = old.params.keys() - {"w"}
     with pytest.raises(FrontEndError, match=f"there is no parameter '{constant}'"):
         Workload.from_relax(old.mod, {**old.params, constant: np.zeros(2, "float32")})
+
+
+def test_a_number_that_is_a_parameter() -> None:
+    """As TVM imports a model of ONNX with ``keep_params_in_input=True``; another value of the same type tells apart."""
+
+    def body(builder: Any, x: Any, half: Any, one: Any, root: Any, two: Any) -> Any:
+        emit, o = builder.emit, relax.op
+        for factor in (half, two):
+            inner = emit(o.add(emit(o.erf(emit(o.divide(x, root)))), one))
+            x = emit(o.multiply(emit(o.multiply(x, factor)), inner))
+        return emit(o.multiply(x, half))
+
+    numbers = {"half": 0.5, "one": 1.0, "root": 2**0.5, "two": 2.0}
+    values = {name: np.float32(value) for name, value in numbers.items()}
+    module = function([tensor("x", 3, 4), *map(tensor, values)], body)
+    wl = Workload.from_relax(module, values)
+    assert RELU_TWICE(wl).mod.same_as(module)
+    new = IDIOMS(wl)
+    assert new.op_counts()["gelu"] == 1
+    assert lines(new.mod)[-3:] == ["lv9 = multiply(lv8, lv7)", "lv10 = multiply(lv9, half)", "gv = lv10"]
+    assert list(new.params) == list(values)
+    wl.compare(new).check()
+    assert not IDIOMS(Workload.from_relax(module)).trace.firings
 
 
 def test_a_new_output_is_visible() -> None:
