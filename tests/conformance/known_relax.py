@@ -42,7 +42,7 @@ LISTS: Final[dict[str, Any]] = {
         "nn.instance_norm(axis=-1)": "full nn.instance_norm",
         "nn.l2_normalize(eps=1e-06, axis=1)": "divide maximum sqrt square sum",
         "nn.l2_normalize(eps=1000000.0)": "divide maximum sqrt square sum",
-        "elu(alpha=2)": "add exp greater minimum multiply tanh where",
+        "elu(alpha=2)": "add exp multiply nn.relu subtract",
         "mish": "multiply softplus tanh",
         "hardswish": "add divide multiply nn.relu6",
         "hardsigmoid": "add divide nn.relu6",

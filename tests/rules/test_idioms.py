@@ -91,6 +91,8 @@ OTHERS: dict[str, tuple[Function, str]] = {
     "softplus": (lambda x: torch.where(x > 20, x, torch.log(1 + x.exp())), "softplus"),
     "softplus, scaled": (lambda x: torch.where(x * 2.5 > 9, x, torch.log1p((x * 2.5).exp()) / 2.5), "softplus"),
     "hardswish": (lambda x: x * torch.clamp(x + 3, 0, 6) / 6, "hardswish"),
+    "elu": (lambda x: torch.relu(1 - torch.exp(x)) * -0.5 + torch.relu(x), "elu"),
+    "selu": (lambda x: 1.0507009873554805 * (-1.6732632423543772 * torch.relu(1 - x.exp()) + torch.relu(x)), "selu"),
     "log-softmax": (lambda x: x - torch.logsumexp(x, -1, keepdim=True), "nn.log_softmax"),
 }
 
@@ -216,6 +218,22 @@ def test_what_looks_like_softplus(function: Function) -> None:
     assert "softplus" not in IDIOMS(workload(function, (3, 40)), iterative=True).op_counts()
 
 
+IN_ONNX = """<ir_version: 10, opset_import: ["" : 22]> net (float[3, 4] x) => (float[3, 4] y) { y = %s (x) }"""
+
+
+@pytest.mark.parametrize("spelling", ["Elu <alpha = 0.7>", "Elu", "Selu"])
+def test_elu_as_tvm_imports_it_from_onnx(spelling: str) -> None:
+    """Relax has an operator for SELU, and none for ELU, which is written as it was."""
+    import onnx
+    from tvm.relax.frontend.onnx import from_onnx
+
+    wl = Workload.from_relax(from_onnx(onnx.parser.parse_model(IN_ONNX % spelling)))
+    new = IDIOMS(wl, iterative=True)
+    assert set(new.trace.summary()) == {"selu-elu" if spelling == "Selu" else "elu-relu"}
+    assert new.op_counts() == ({"selu": 1} if spelling == "Selu" else wl.op_counts())
+    wl.compare(new).check()
+
+
 def test_gelu_is_told_from_its_approximation() -> None:
     for name, functions in (("none", GELU), ("tanh", GELU_TANH)):
         for function in functions.values():
@@ -244,6 +262,8 @@ LOOKS_LIKE: dict[str, Function] = {
     "another constant": lambda x: 0.5 * x * (1 + torch.erf(x / 1.5)),
     "no half": lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
     "another factor": lambda x: 0.5 * x * (1 + torch.tanh(K * (x + 0.05 * x.pow(3)))),
+    "elu of something else": lambda x: torch.relu(x + 1) + torch.relu(1 - x.exp()) * -1.0,
+    "no finite alpha": lambda x: torch.relu(x) + torch.relu(1 - x.exp()) * math.inf,
     "quick gelu": lambda x: x * torch.sigmoid(1.702 * x),
     "the sigmoid of something else": lambda x: (x + 1) * torch.sigmoid(x),
     "the sum of another axis": lambda x: x.exp() / x.exp().sum(0, keepdim=True).sum(-1, keepdim=True),

@@ -131,6 +131,31 @@ def hardswish_clip() -> RuleSides:
     return (x * inner) / 6 | x * (inner / 6), op.Hardswish(x), is_float(x)
 
 
+def elu_of(x: pat.Pattern, factor: pat.Pattern | float) -> pat.Pattern:
+    """relu(x) + c · relu(1 - exp(x)), in which one term is always 0."""
+    return op.ReLU(x) + op.ReLU(1 - op.Exp(x)) * factor
+
+
+@rule(extern_use=False)
+def elu_relu() -> RuleSides:
+    """relu(x) - c · relu(1 - exp(x)) = elu(x) with alpha = c
+
+    For floats and a finite number c. TVM's importers write it so.
+    """
+    x, c = pat.Wildcard(), pat.Const(ndim=0)
+    return elu_of(x, c), op.ELU(x, alpha=-c.value), is_float(x) & (abs(c.value) < math.inf)
+
+
+@rule(extern_use=False)
+def selu_elu() -> RuleSides:
+    """1.0507 · elu(x) = selu(x), where the alpha of elu is 1.67326
+
+    For floats, with elu written out. TVM's importer of ONNX writes it so.
+    """
+    x = pat.Wildcard()
+    return elu_of(x, -1.6732632423543772) * 1.0507009873554805, op.SELU(x), is_float(x)
+
+
 @rule(extern_use=False)
 def softmax_exp() -> RuleSides:
     """exp(x - m) / sum(exp(x - m)) = softmax(x)
@@ -175,5 +200,5 @@ def log_softmax_sum() -> RuleSides:
 
 RULES = (
     gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, softplus_log, softplus_scaled, mish_softplus, hardswish_clip,
-    softmax_exp, softmax_rescaled, log_softmax_sum,
+    selu_elu, elu_relu, softmax_exp, softmax_rescaled, log_softmax_sum,
 )  # fmt: skip

@@ -101,6 +101,27 @@ def test_a_number_that_is_a_parameter() -> None:
     assert not IDIOMS(Workload.from_relax(module)).trace.firings
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * torch.clamp(x + 3, 0, 6) / 6,
+        lambda x: torch.relu(1 - torch.exp(x)) * -0.5 + torch.relu(x),
+    ],
+    ids=["hardswish", "elu"],
+)
+def test_what_is_written_as_its_parts_is_not_written_again(function: Any) -> None:
+    class Module(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return function(x)  # type: ignore[no-any-return]
+
+    once = IDIOMS(Workload.from_relax(exported(Module(), torch.ones(2, 3, 4))[1]), iterative=True)
+    wl = Workload.from_relax(once.mod)
+    again = IDIOMS(wl, iterative=True)
+    assert not again.trace.firings, again.trace
+    assert again.mod.same_as(once.mod)
+    assert "Relax would write what the rules made in the words that are there" in str(again.trace)
+
+
 def test_a_new_output_is_visible() -> None:
     new = rewritten(RELU_TWICE, chain("relu", "relu"))
     assert lines(new) == ["relu = nn.relu(x)"]

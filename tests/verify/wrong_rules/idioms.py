@@ -6,7 +6,7 @@ import math
 
 from gsl import attr, op, pat
 from gsl.rules.common import HALF_DTYPES, RuleSides, channel_wise, precise, same_dtype, same_type
-from gsl.rules.idioms.activations import gelu_of
+from gsl.rules.idioms.activations import elu_of, gelu_of
 from gsl.rules.idioms.norms import last_axes, over_root
 from tests.verify.wrong_rules.table import wrong
 
@@ -187,6 +187,20 @@ def _() -> RuleSides:
     """nothing added to what is clipped"""
     x = pat.Wildcard()
     return (x * op.ReLU6(x)) / 6, op.Hardswish(x), precise(x)
+
+
+@wrong("elu-relu", condition="", examples=20)
+def _() -> RuleSides:
+    """the factor not negated"""
+    x, c = pat.Wildcard(), pat.Const(ndim=0)
+    return elu_of(x, c), op.ELU(x, alpha=c.value), precise(x) & (abs(c.value) < math.inf)
+
+
+@wrong("selu-elu", condition="", examples=20)
+def _() -> RuleSides:
+    """another factor"""
+    x = pat.Wildcard()
+    return elu_of(x, -1.6732632423543772) * 1.05, op.SELU(x), precise(x)
 
 
 @wrong("softmax-rescaled", condition="", examples=20)

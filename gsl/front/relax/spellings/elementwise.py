@@ -108,6 +108,12 @@ def _read_clip(r: RelaxCall) -> Canon:
 # ---------------------------------------------------------------- activations
 
 
+def _elu(w: RelaxLowering, x: Any, alpha: float) -> Any:
+    """relu(x) - alpha relu(1 - exp(x)), as TVM's importers write it."""
+    negative = w.write("nn.relu", w.write("subtract", 1.0, w.write("exp", x)))
+    return w.write("add", w.write("multiply", negative, -alpha), w.write("nn.relu", x))
+
+
 def _gelu(w: RelaxLowering, x: Any, approximate: str) -> Any:
     return w.call("nn.gelu_tanh" if approximate == "tanh" else "nn.gelu", x)
 
@@ -146,6 +152,7 @@ ROWS: Final = (
     row("cast", "astype", write=lambda w, x, dtype: truth(w, x) if dtype == "bool" else w.cast(x, dtype)),
     TvmRow("nn.relu6", lambda w, x: w.call("nn.relu6", x)),
     row("nn.leaky_relu", "nn.leakyrelu"),
+    TvmRow("elu", _elu),
     row("selu", "nn.selu"),
     TvmRow("gelu", _gelu, {
         "nn.gelu": same("gelu", given={"approximate": "none"}),
