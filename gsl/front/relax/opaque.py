@@ -180,8 +180,10 @@ class Caller:
         elif isinstance(own, TVMFunction):
             callee = relax.ExternFunc(own.name) if own.packed else self.function(own.name)
             function, name = None if own.packed else self.module[own.name], own.name
-        else:
+        elif isinstance(op, ir.Expr):
             return ir.Call(op, [self._expr(arg) for arg in positional([], rest, given)])
+        else:
+            raise FrontEndError(f"{op_name(op)} is no operator and no function of Relax")
         kind, out = given.pop("call", None), given.pop("out_ty", None)
         if kind is None and function is not None and not isinstance(function, relax.Function):
             kind = "call_tir"

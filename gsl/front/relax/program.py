@@ -16,19 +16,20 @@ from tvm.relax.expr import _update_type
 from gsl.errors import FrontEndError, nearest
 from gsl.front.base import ProgramStep
 from gsl.front.core.opaque import read_groups
+from gsl.front.core.store import FreeNames
 from gsl.front.relax.blocks import check
 from gsl.front.relax.function import RelaxFunction, items
 from gsl.front.relax.groups import composite, plain, without_unused
 from gsl.front.relax.infer import Infer
 from gsl.front.relax.load import Loaded, RelaxLoader
 from gsl.front.relax.opaque import Caller, canonical, reason
-from gsl.front.relax.run import RelaxSteps, compiled, evaluate
+from gsl.front.relax.run import RelaxSteps, compiled, evaluate, reason_of
 from gsl.front.relax.store import RelaxParameterStore, RelaxStorer
 from gsl.front.relax.types import Dims, FunctionScope, from_relax
 from gsl.front.relax.wide import in_float64, wide
 from gsl.front.tvm import TvmProgram, fed
 from gsl.front.tvm.tensors import to_numpy, to_tvm, weight
-from gsl.graph import Graph, Node, Type
+from gsl.graph import Graph, Node, Type, op_name
 from gsl.pause import paused_collector
 
 
@@ -59,8 +60,9 @@ class RelaxProgram(TvmProgram):
     @property
     def inputs(self) -> Mapping[str, Type | None]:
         """The names of the inputs in order, with their types where known."""
-        known = self._values or {}
-        types = {var.name: var.ty for var in items(self._native.params) if var.name not in known}
+        known, names = self._values or {}, FreeNames()
+        # As the view names them, in which variables of one name have different ones.
+        types = {names.free(var.name): var.ty for var in items(self._native.params) if var.name not in known}
         return {name: from_relax(type, self._dims, lambda var: None) for name, type in types.items()}
 
     @property
@@ -250,6 +252,8 @@ def _values(
     own = {var.name: var for var in function.params}
     if not isinstance(params, Mapping):
         raise FrontEndError(f"expected params as a mapping of names to tensors, but got a {type(params).__name__}")
+    if params:
+        _check_names(function, name)
     found: dict[str, Any] = {}
     for key, value in params.items():
         if key in functions and (isinstance(value, (list, tuple)) or type(value).__name__ == "Array"):
@@ -262,6 +266,14 @@ def _values(
         elif key not in constants() or not np.array_equal(to_numpy(constants()[key]), to_numpy(weight(key, value))):
             raise FrontEndError(f"{name}: there is no parameter {key!r} for the value in params; {nearest(key, own)}")
     return {key: _checked(own[key], weight(key, value), name) for key, value in found.items()}
+
+
+def _check_names(function: Any, name: str) -> None:
+    """FrontEndError where two parameters have one name, so that a value by name might be that of either."""
+    names = [var.name for var in function.params]
+    twice = next((each for place, each in enumerate(names) if each in names[:place]), None)
+    if twice is not None:
+        raise FrontEndError(f"{name}: several parameters are called {twice!r}; give them names of their own")
 
 
 def _checked(var: Any, value: Any, function: str) -> Any:
@@ -287,6 +299,8 @@ def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) 
     function = expr if isinstance(expr, relax.Function) else _function_of(expr)
     names = [var.name for var in function.params]
     wanted = fed(names, inputs)
+    if len(wanted) < len(set(names)):
+        _check_names(function, "the expression")
     values = {var.name: _random(var, seed + n) for n, var in enumerate(function.params) if var.name not in wanted}
     module, name = _module_of(function)
     return RelaxProgram(module, name, values)
@@ -294,12 +308,17 @@ def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) 
 
 def _function_of(expr: Any) -> Any:
     """A function of one dataflow block that computes an expression from its free variables."""
+    if isinstance(expr, (tvm.ir.Op, tvm.ir.GlobalVar, relax.ExternFunc)):
+        raise FrontEndError(f"{op_name(expr)} computes nothing by itself; call it on variables")
     variables = [var for var in relax.analysis.free_vars(expr) if not tvm.ir.is_prim_expr(var)]
     builder = relax.BlockBuilder()
-    with builder.function("main", variables):
-        with builder.dataflow():
-            output = builder.emit_output(builder.normalize(expr))
-        builder.emit_func_output(output)
+    try:
+        with builder.function("main", variables):
+            with builder.dataflow():
+                output = builder.emit_output(builder.normalize(expr))
+            builder.emit_func_output(output)
+    except Exception as error:  # Relax may raise anything for an expression that is ill-typed
+        raise FrontEndError(f"Relax can't make a function of the expression: {reason_of(error)}") from error
     return builder.get()["main"]
 
 

@@ -27,7 +27,7 @@ Parameters = Sequence[Any]
 """The variables of a function, in order."""
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     """The text of an error; its name where it has none, as a failed assertion of TVM."""
     return str(error) or type(error).__name__
 
@@ -42,7 +42,7 @@ def compiled(
     try:
         executable = tvm.compile(module, target=tvm.target.Target(target), **options)
     except Exception as error:
-        raise FrontEndError(f"TVM can't compile {function!r} for {target}: {_reason(error)}") from error
+        raise FrontEndError(f"TVM can't compile {function!r} for {target}: {reason_of(error)}") from error
     machine = relax.VirtualMachine(executable, tvm.cpu())
     known = {name: to_tvm(value) for name, value in values.items()}
 
@@ -122,7 +122,7 @@ class RelaxSteps:
         try:
             executable = tvm.compile(plain(module), target=tvm.target.Target("llvm"))
         except Exception as error:
-            raise FrontEndError(f"TVM can't compile {steps[-1].name} alone: {_reason(error)}") from error
+            raise FrontEndError(f"TVM can't compile {steps[-1].name} alone: {reason_of(error)}") from error
         call = relax.VirtualMachine(executable, tvm.cpu())[_NAME]
         if copies == 1:
             return partial(call, *sets[0])

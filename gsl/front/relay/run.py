@@ -54,12 +54,15 @@ def compiled(
     if executor is not None and executor not in EXECUTORS:
         raise FrontEndError(f"executor={executor!r}: there are {', '.join(map(repr, EXECUTORS))}")
     context = tvm.transform.PassContext.current()
-    if opt_level is not None or config:
-        context = tvm.transform.PassContext(
-            opt_level=context.opt_level if opt_level is None else opt_level, config=config or None
-        )
+    try:
+        if opt_level is not None or config:
+            context = tvm.transform.PassContext(
+                opt_level=context.opt_level if opt_level is None else opt_level, config=config or None
+            )
+        device = tvm.device(str(tvm.target.Target(target).kind), 0) if device is None else device
+    except (tvm.TVMError, AttributeError, TypeError, ValueError) as error:
+        raise FrontEndError(f"TVM does not take what build was given: {_reason(error)}") from error
     module = with_room(lambda: plain(module))
-    device = tvm.device(str(tvm.target.Target(target).kind), 0) if device is None else device
     if executor is None:
         body = module["main"].body
         executor = "graph" if _is_plain(body) else "debug" if opaque.is_impure(module, body) else "vm"
@@ -68,10 +71,13 @@ def compiled(
         try:
             return with_room(lambda: build(module, params, inputs, target, device, context))
         except tvm.TVMError as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            # A program may be printed behind the line that names the error.
-            reason = next(filter(_NAMED.match, lines), lines[-1])
-            raise FrontEndError(f"TVM can't compile the program for {target}: {reason}") from error
+            raise FrontEndError(f"TVM can't compile the program for {target}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """The line of an error of TVM that tells the reason: a program may be printed behind it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return next(filter(_NAMED.match, lines), lines[-1])
 
 
 def _graph(module: Any, params: Any, inputs: Any, target: Any, device: Any, context: Any) -> Callable[..., Any]:

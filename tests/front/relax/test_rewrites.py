@@ -475,6 +475,13 @@ def test_attributes_of_operators_that_do_not_declare_them(target: Any, expected:
     assert ("no attribute" in expected or "can't" in expected) == (new.mod is wl.mod)
 
 
+@pytest.mark.parametrize("target", ["aten::relu", torch.relu])
+def test_a_call_of_what_is_none_of_relax_is_refused(target: Any) -> None:
+    new = Subst(op.ReLU(op.ReLU(X)), pat.Call(target, X), name="foreign")(Workload(chain("relu", "relu")))
+    (refused,) = new.trace.refused
+    assert refused.reason.endswith("is no operator and no function of Relax")
+
+
 def test_functions_are_matched_by_their_names() -> None:
     rule = Subst(pat.Call(relax.ExternFunc("test.dps"), X, Y), op.Add(X, Y), name="dps")
     assert "add = add(h, k)" in lines(rewritten(rule, Mixed))

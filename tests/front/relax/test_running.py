@@ -106,6 +106,34 @@ def test_what_is_no_relax_module() -> None:
         Workload.from_relax(tvm.IRModule({}))
 
 
+@pytest.mark.parametrize(
+    ("make", "part"),
+    [
+        (lambda: tvm.ir.Op.get("relax.nn.relu"), "relax.nn.relu computes nothing by itself; call it on variables"),
+        (lambda: tvm.ir.GlobalVar("f"), "f computes nothing by itself"),
+        (lambda: relax.op.matmul(tensor("x", 2, 3), tensor("y", 2, 3)), "can't make a function .* reduction length"),
+    ],
+    ids=["operator", "function", "ill-typed"],
+)
+def test_what_is_no_expression(make: Any, part: str) -> None:
+    with pytest.raises(FrontEndError, match=part):
+        Workload.from_expr(make())
+
+
+def test_two_parameters_of_one_name() -> None:
+    """The inputs are called as in the view; a value by name would be that of either."""
+    expr = relax.op.subtract(tensor("x", 2), tensor("x", 2))
+    wl = Workload.from_expr(expr)
+    assert list(wl.inputs) == [node.name for node in wl.graph if node.op == "input"] == ["x", "x_1"]
+    np.testing.assert_array_equal(wl(np.ones(2, "float32"), x_1=np.zeros(2, "float32")), np.ones(2))
+    for make in (
+        lambda: Workload.from_relax(wl.mod, {"x": np.ones(2, "float32")}),
+        lambda: Workload.from_expr(expr, []),
+    ):
+        with pytest.raises(FrontEndError, match="several parameters are called 'x'; give them names of their own"):
+            make()
+
+
 def test_an_expression_with_random_weights() -> None:
     x, w = tensor("x", 2, 3), tensor("w", 4, 3)
     expr = relax.op.nn.relu(relax.op.matmul(x, relax.op.permute_dims(w)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import tvm
 from tvm import relay
 
 from gsl import RuleSet, Subst, Workload, attr, op, pat
-from gsl.errors import FrontEndError, PatternError, WorkloadError
+from gsl.errors import FrontEndError, MissingPackageError, PatternError, WorkloadError
 from gsl.front.relay import from_expr
 from tests.front.relay.helpers import loaded, module_of, ops, random, var, workload
 
@@ -187,6 +188,24 @@ def test_the_pass_context_of_the_caller_counts():
 def test_what_can_not_be_built():
     with pytest.raises(FrontEndError, match="executor='fast': there are 'graph', 'vm', 'debug'"):
         workload(relay.exp(X)).build(executor="fast")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"target": "nonsense"}, 'Target kind "nonsense" is not defined'),
+        ({"nonsense": 1}, "Invalid config option 'nonsense'"),
+        ({"opt_level": "high"}, "PassContext"),
+    ],
+)
+def test_what_tvm_does_not_take(options: dict[str, Any], reason: str):
+    with pytest.raises(FrontEndError, match="TVM does not take what build was given: .*" + re.escape(reason)):
+        workload(relay.exp(X)).build(**options)
+
+
+def test_relax_needs_a_newer_tvm():
+    with pytest.raises(MissingPackageError, match=r"need a TVM of version 0\.27 or newer; .*Workload\.from_relay"):
+        Workload.from_relax(workload(relay.exp(X)).mod)
 
 
 # ---------------------------------------------------------------- what rules and reports do
