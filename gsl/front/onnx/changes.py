@@ -130,7 +130,7 @@ class OnnxChanges:
         ``results`` are the values of the outputs.
         """
         ends, is_sorted = self._ends(results), self._is_sorted()
-        if not (self.placed or self.rewritten or self.instead or self.moved or ends):
+        if not (self.rewritten or self.instead or self.moved or ends):  # nothing would use new nodes
             return None
         model = self.old if self.in_place else self._copied(results)
         graph = model.graph
