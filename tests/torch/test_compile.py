@@ -379,6 +379,29 @@ def test_a_result_that_is_a_copy_anyway_hinders_no_rule(name: str) -> None:
     assert backend.traces[0].count() == 1
 
 
+class MakesModules(nn.Module):
+    """Two layers of one input, between which a module is made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.first(x)
+        return nn.ReLU()(y), nn.Softmax(dim=-1)(self.second(x))
+
+
+@pytest.mark.parametrize("then", ["eager", "inductor"])
+def test_modules_that_are_made_in_forward_hinder_no_rule(then: str) -> None:
+    # Torch's log is told of each, by a call in the graph.
+    module, x = MakesModules(), torch.randn(3, 4)
+    call, backend = compiled(module, RULES["parallel-dense-bias-variadic"], then)
+    with torch.no_grad():
+        equal(call(x), module(x))
+    assert backend.traces[0].count() == 1
+    assert "_log_api_usage_once" in backend.graphs[0].mod.code
+
+
 def test_an_unknown_back_end_is_an_error_at_once() -> None:
     with pytest.raises(PatternError, match=r"then= is the name of a back end of torch.compile, or a function; got 3"):
         gsl.torch_backend(SMALL, then=3)  # type: ignore[arg-type]

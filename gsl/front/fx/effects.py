@@ -173,7 +173,8 @@ class EffectReader(FxReader):
 
     @staticmethod
     def is_assertion(node: fx.Node) -> bool:
-        """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them.
+        """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them, or that only tells
+        torch's log that a module was made, as dynamo captures it where one is made in ``forward``.
 
         It has no view node: it stays where it is as long as its operands exist, and hinders no rewrite.
         """
@@ -188,6 +189,8 @@ class EffectReader(FxReader):
 
     def _call_effect(self, node: fx.Node) -> Effect | None:
         target = node.target
+        if target in _OBSERVERS:
+            return Effect.OBSERVES
         if isinstance(target, OpOverload) and not effects.may_draw(target):
             # The same for all calls, and there are fewer operators than forms.
             if id(target) not in self._effects:
@@ -366,12 +369,23 @@ def _is_new_field(node: fx.Node) -> bool:
     return is_told and numbers.count(node.args[1]) == 1
 
 
+_CHECKS_OF_TORCH: Final = (
+    "_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size",
+)  # fmt: skip
 _ASSERTIONS: Final = frozenset(
-    overload
-    for name in ("_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
-    for overload in [getattr(getattr(torch.ops.aten, name, None), "default", None)]
-    if overload is not None
+    target
+    for target in (
+        *(getattr(getattr(torch.ops.aten, name, None), "default", None) for name in _CHECKS_OF_TORCH),
+        getattr(torch._C, "_log_api_usage_once", None),
+    )
+    if target is not None
 )
+
+
+_OBSERVERS: Final = frozenset(
+    (torch._assert_async, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
+)
+"""Calls that look at values, and stop the program or do nothing."""
 
 
 def _checks_inputs(node: fx.Node) -> bool:

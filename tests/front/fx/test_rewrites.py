@@ -417,6 +417,30 @@ def test_an_assertion_on_a_weight_stays() -> None:
     assert "_assert_tensor_metadata" in new.code
 
 
+class Asserts(nn.Module):
+    """An assertion between the calls of a match."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        torch._assert_async((x < 9).all(), "too large")
+        return y.relu()
+
+
+@pytest.mark.parametrize("decomposed", [False, True])
+def test_an_assertion_about_values_stays_and_hinders_no_rule_of_one_output(decomposed: bool) -> None:
+    exported = torch.export.export(Asserts(), (torch.randn(3),))
+    wl = Workload.from_exported(exported.run_decompositions() if decomposed else exported)
+    y = pat.Wildcard()
+    new = Subst(op.ReLU(op.ReLU(y)), op.ReLU(y))(wl)
+    assert new.op_counts()["nn.relu"] == 1
+    wl.compare(new).check()
+    with pytest.raises(RuntimeError, match="too large"):
+        new.exported.module()(torch.full((3,), 10.0))
+    lost = Subst(op.Less(y, 9.0), op.Less(y, 8.0))(wl)
+    with pytest.raises(RuntimeError, match="too large"):
+        lost.exported.module()(torch.full((3,), 8.5))
+
+
 def test_checks_of_inputs_that_an_export_adds_hinder_nothing_and_stay() -> None:
     layers, inputs = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), (torch.randn(2, 4),)
     module = torch.export.export(layers, inputs, dynamic_shapes=({0: Dim("batch", max=8)},)).module()
