@@ -29,7 +29,10 @@ CHOSEN, TOLERANT = "`gsl.optimize`", "`gsl.optimize`, `tolerance=0.05`"
 FUSED, COMPILED, FROZEN = "`fuse` of torch.fx", "`torch.compile`", "`torch.compile`, frozen"
 BOTH = "rules for a CPU, then `torch.compile`"
 FOR_COMPILER = '`gsl.optimize`, `cost="compiled"`, then `torch.compile`'
-FORMS = (EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, FUSED, COMPILED, FROZEN, BOTH, FOR_COMPILER)
+FOR_FROZEN = f"{FOR_COMPILER}, frozen"
+FORMS = (
+    EXPORT, BOOK, OPTIMISING, CPU, INT8, CHOSEN, TOLERANT, FUSED, COMPILED, FROZEN, BOTH, FOR_COMPILER, FOR_FROZEN,
+)  # fmt: skip
 NOISE = 0.98
 """The least factor by which a form is as fast as the export that is not slower: the rest is noise."""
 BUDGET, SHORT_BUDGET = 30.0, 10.0
@@ -141,6 +144,10 @@ def forms(model: Model, only: tuple[str, ...], budget: float) -> dict[str, Run |
     if FOR_COMPILER in only:
         chosen = gsl.optimize(wl, cost="compiled", budget=budget).workload
         runs[FOR_COMPILER] = _run(torch.compile(chosen.exported.module()), inputs)
+    if FOR_FROZEN in only:
+        with inductor.patch(freezing=True):
+            chosen = gsl.optimize(wl, cost="compiled", budget=budget).workload
+        runs[FOR_FROZEN] = frozen(_run(torch.compile(chosen.exported.module()), inputs))
     return runs
 
 
@@ -257,8 +264,8 @@ def section(title: str, models: Sequence[Model], counts: Sequence[int], budget: 
         fires. *Rules for a CPU*: `NORMAL`, `IDIOMS`, folded batch norms,
         then `CPU`, each until none of its rules fires; *in int8*: then `APPROXIMATE`. `gsl.optimize` had
         {budget:.0f} seconds for each model. `torch.fx.experimental.optimization.fuse` folds batch norms into
-        convolutions. *Frozen*: with inductor's `freezing`, which packs weights, too. Weights are packed, and graphs
-        compiled, before."""
+        convolutions. *Frozen*: with inductor's `freezing`, which packs weights, too; rules are chosen with it, then.
+        Weights are packed, and graphs compiled, before."""
     )
     return made
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gsl.cache import Store
 from gsl.errors import WorkloadError
@@ -50,6 +50,13 @@ def _processor() -> str:
     found = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     model = [found.get(part, "") for part in ("model name", "cpu family", "model", "stepping")]
     return " ".join(model).strip() or platform.processor() or platform.machine()
+
+
+def inductor_settings() -> dict[str, Any]:
+    """The settings of inductor that are in force, on which its code depends."""
+    from torch._inductor import config
+
+    return config.save_config_portable()
 
 
 def devices() -> str:

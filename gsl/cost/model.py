@@ -18,6 +18,7 @@ from gsl.cost.machine import (
     captured,
     compiled_call,
     devices,
+    inductor_settings,
     machine,
     threads_of,
     timed,
@@ -334,9 +335,7 @@ class Compiled(Measured):
     @cached_property
     def settings(self) -> str:
         """A text that tells the settings of inductor from others, on which its code depends."""
-        from torch._inductor import config
-
-        return hashlib.sha256(repr(sorted(config.save_config_portable().items())).encode()).hexdigest()
+        return hashlib.sha256(repr(sorted(inductor_settings().items())).encode()).hexdigest()
 
     @staticmethod
     def check(workload: Workload) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from math import sqrt
 from typing import Any
 
-from gsl.cost.machine import WARM, captured
+from gsl.cost.machine import WARM, captured, inductor_settings
 from gsl.errors import WorkloadError, is_exhaustion
 from gsl.graph import Effect
 from gsl.workload import Workload
@@ -151,8 +151,9 @@ def _call(workload: Workload, inputs: TimedInputs, mode: RunMode) -> Callable[[]
 
 
 def _compiled(workload: Workload, values: Sequence[Any]) -> Callable[[], object]:
-    """A call of what ``torch.compile`` makes of a program."""
-    call = partial(workload.program.build(backend="inductor"), *values)
+    """A call of what ``torch.compile`` makes of a program by the settings of now, for which torch does not ask where a
+    program was compiled before."""
+    call = partial(workload.program.build(backend="inductor", options=inductor_settings()), *values)
     try:
         for _ in range(WARM):
             call()

@@ -18,6 +18,7 @@ import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.cost.model import Compiled, model_of
 from gsl.cost.regions import Region, fused_regions
+from gsl.cost.whole import RunMode, TimedInputs, in_turns
 from gsl.errors import WorkloadError
 from gsl.front.base import Stepped
 from tests.helpers.nets import Of
@@ -210,6 +211,23 @@ def test_whole_programs_are_timed_as_torch_compile_makes_them() -> None:
     again = gsl.optimize(products(), rules=JOIN, cost="compiled", budget=20, threads=1).report
     assert again.from_cache
     assert again.decision.endswith("under torch.compile, as an earlier run found")
+
+
+@pytest.mark.slow
+def test_programs_are_timed_as_the_settings_of_now_have_them() -> None:
+    """``torch.compile`` keeps what it made of a module, also under other settings."""
+    wl = products()
+    inputs = TimedInputs(wl)
+    graphs = torch._dynamo.utils.counters["stats"]
+    with torch.no_grad():
+        wl.build(backend="inductor")(*inputs.values)
+    made = []
+    for freezing in (False, True, True):
+        before = graphs["unique_graphs"]
+        with torch._inductor.config.patch(freezing=freezing):
+            in_turns([wl], inputs, 0.0, RunMode.COMPILED)
+        made.append(graphs["unique_graphs"] - before)
+    assert made == [1, 1, 0]
 
 
 def test_a_program_that_can_not_be_compiled_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
