@@ -189,8 +189,6 @@ class EffectReader(FxReader):
 
     def _call_effect(self, node: fx.Node) -> Effect | None:
         target = node.target
-        if target in _OBSERVERS:
-            return Effect.OBSERVES
         if isinstance(target, OpOverload) and not effects.may_draw(target):
             # The same for all calls, and there are fewer operators than forms.
             if id(target) not in self._effects:
@@ -440,6 +438,8 @@ def _effect(node: fx.Node) -> Effect | None:
         return Effect.RANDOM
     if node.op == "call_method":
         return None
+    if target in _OBSERVERS:
+        return Effect.OBSERVES
     if isinstance(target, HigherOrderOperator) or target in _SIDE_EFFECTS:
         return Effect.OTHER
     if isinstance(target, OpOverload | OpOverloadPacket):
