@@ -7,7 +7,7 @@ import sys
 import time
 import traceback
 
-from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
+from tests.fuzz import on_files, on_groups, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
 from tests.fuzz.target import TARGETS
 
 ROUND = 50

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from gsl import RuleSet, Subst, op, pat
+from gsl.front.fx import write as writer
 from gsl.front.fx.program import GraphModuleProgram
 from gsl.graph import Graph
 from gsl.graph.splice import Splicer
@@ -17,7 +18,7 @@ from gsl.match import Start
 from gsl.rewrite import Trace, apply
 from gsl.rewrite.check import Checker
 from gsl.rulefile.reader import YamlReader
-from tests.fuzz import on_files, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
+from tests.fuzz import on_files, on_groups, on_patterns, on_programs, on_views  # noqa: F401  (they hold the targets)
 from tests.fuzz.__main__ import main
 from tests.fuzz.programs import Program, workload
 from tests.fuzz.target import TARGETS
@@ -109,6 +110,14 @@ def loses_a_firing(replay: Any) -> Any:
     return broken
 
 
+def changes_places(write: Any) -> Any:
+    def broken(*args: Any) -> Any:
+        made = write(*args)
+        return made[::-1] if isinstance(made, tuple) else made
+
+    return broken
+
+
 FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "a crash in the text of rules": ("patterns", instead(Subst, "__str__", crashes)),
     "a crash in a search": ("patterns", instead(Start, "matches", crashes)),
@@ -120,6 +129,7 @@ FAULTS: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "a wrong rule on torch": ("programs", only(WRONG)),
     "rules that fire once more": ("programs", stops_too_early),
     "an update that does nothing": ("programs", instead(GraphModuleProgram, "update", updates_nothing)),
+    "results of a group that change places": ("groups", instead(writer, "write_group", changes_places)),
     "a wrong rule in Relax": ("relax", only(OVER)),
     "a wrong rule in ONNX": ("onnx", only(WRONG)),
     "a crash in the reader of files": ("rule-files", instead(YamlReader, "flag", crashes)),
