@@ -125,7 +125,8 @@ def _check_writable(
 def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayProgram:
     """The program of an ``IRModule`` (or of a function or expression of Relay), with weights by name.
 
-    FrontEndError for a weight of which ``@main`` has no variable.
+    Those of which ``@main`` has no variable are left out, as Relay leaves them out: an importer gives all weights of a
+    model. FrontEndError for one that may be meant for a variable which has its type and no value.
     """
     if isinstance(module, RelayProgram):
         return module
@@ -135,11 +136,19 @@ def from_module(module: Any, params: Mapping[str, Any] | None = None) -> RelayPr
         raise FrontEndError(f"expected an IRModule of Relay, but got a {type(module).__name__}")
     if not isinstance(params, Mapping | None):
         raise FrontEndError(f"expected params as a mapping of names to tensors, but got a {type(params).__name__}")
-    names = unique_names(main_of(module))
-    for name in map(str, params or ()):
-        if name not in names:
-            raise FrontEndError(f"main: there is no parameter {name!r} for the value in params; {nearest(name, names)}")
+    _check_names(main_of(module), {str(name): value for name, value in (params or {}).items()})
     return RelayProgram(module, params)
+
+
+def _check_names(function: Any, given: Mapping[str, Any]) -> None:
+    """FrontEndError for a value under a name that no variable has, where a variable of its type has none."""
+    names = unique_names(function)
+    free = [var.type_annotation for name, var in zip(names, items(function.params)) if name not in given]
+    for name in [name for name in given if name not in names]:
+        value = weight(name, given[name])
+        own = relay.TensorType(value.shape, value.dtype)
+        if any(type is not None and tvm.ir.structural_equal(type, own) for type in free):
+            raise FrontEndError(f"main: there is no parameter {name!r} for the value in params; {nearest(name, names)}")
 
 
 def from_expr(expr: Any, inputs: Iterable[str] | None = None, *, seed: int = 0) -> RelayProgram:

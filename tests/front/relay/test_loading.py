@@ -198,7 +198,7 @@ def test_the_view(name: str):
 def test_the_inputs_and_the_weights():
     x, w, unused = var("x", 2, 3), var("w", 4, 3), var("unused", 7)
     module = module_of(relay.nn.dense(x, w), w, unused, x)
-    wl = loaded(module, {"w": random(4, 3)})
+    wl = loaded(module, {"w": random(4, 3), "no such variable": random(1)})
     assert list(wl.inputs) == ["unused", "x"]
     assert list(wl.params) == ["w"]
     assert [(node.op, node.name) for node in wl.graph] == [
