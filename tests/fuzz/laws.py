@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from hypothesis import strategies as st
 
 from gsl import Subst, op, pat
+from gsl.errors import PatternError
 from gsl.graph import CONST, GETITEM, LEAVES, TUPLE, Graph, Node
 from gsl.pat import Pattern
 from gsl.spec import TABLE
@@ -136,6 +139,15 @@ class Abstraction:
                 new = self.of(*SAME)(new)
         made[node] = new
         return new
+
+
+def made_of_parts(count: int, make: Callable[[str], Subst | None]) -> Iterator[Subst]:
+    """So many rules by their names, but for those that can't be made, as of two parts that are not connected."""
+    for number in range(count):
+        with warnings.catch_warnings(), suppress(PatternError):
+            warnings.simplefilter("ignore")
+            if (rule := make(f"own {number}")) is not None:
+                yield rule
 
 
 def unchanged(new: Pattern) -> Pattern:

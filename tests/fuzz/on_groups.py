@@ -10,14 +10,14 @@ from hypothesis import event
 from hypothesis import strategies as st
 
 from gsl import RuleSet, Subst, Workload, pat
-from gsl.errors import FixpointError, PatternError
-from tests.fuzz.laws import LAWS, Abstraction
+from gsl.errors import FixpointError
+from tests.fuzz.laws import LAWS, Abstraction, made_of_parts
 from tests.fuzz.on_programs import compared, drawn, run_twice, text_of
 from tests.fuzz.programs import FORMS, STEPS
 from tests.fuzz.target import target
 
-NUMBERS = (1, 0.5, float("nan"), "text", None, (1, 2.0), True)
-"""Attributes of groups."""
+VALUES = (1, 0.5, float("nan"), "text", None, (1, 2.0), True)
+"""The values of an attribute of a group."""
 
 
 class Grouping(Abstraction):
@@ -30,7 +30,7 @@ class Grouping(Abstraction):
             return None
         source = list(found.source.outputs)
         calls = [pattern for pattern in self.patterns.values() if isinstance(pattern, pat.Call)]
-        attrs: dict[str, Any] = {"n": self.of(*NUMBERS)} if self.of(True, False) else {}
+        attrs: dict[str, Any] = {"n": self.of(*VALUES)} if self.of(True, False) else {}
         if calls and self.of(True, False):
             attrs["shape"] = self.of(*calls).shape
         if calls and self.of(True, False, False):
@@ -42,13 +42,7 @@ class Grouping(Abstraction):
 def rules_of(data: st.DataObject, old: Workload) -> RuleSet:
     """Some laws, and some rules that make groups."""
     chosen = list(data.draw(st.lists(st.sampled_from(LAWS), max_size=2, unique=True)))
-    for number in range(data.draw(st.integers(1, 3))):
-        try:
-            own = Grouping(data, old.graph).group(f"own {number}")
-        except PatternError:
-            continue  # two parts that are not connected
-        if own is not None:
-            chosen.append(own)
+    chosen += made_of_parts(data.draw(st.integers(1, 3)), lambda name: Grouping(data, old.graph).group(name))
     return RuleSet(chosen)
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch.utils._pytree import tree_leaves
 
 from gsl import RuleSet, Subst, Workload
-from gsl.errors import FixpointError, PatternError
+from gsl.errors import FixpointError
 from gsl.front.fx import from_graph_module
 from gsl.rewrite.apply import apply
 from gsl.rules import RULES
-from tests.fuzz.laws import LAWS, Abstraction, is_canonical
+from tests.fuzz.laws import LAWS, Abstraction, is_canonical, made_of_parts
 from tests.fuzz.programs import FORMS, PURE, STEPS, Program, inputs, steps, workload
 from tests.fuzz.target import target
 from tests.rewrite.checks import faults
@@ -42,15 +42,7 @@ def drawn(data: st.DataObject, kinds: Any, forms: tuple[str, ...]) -> tuple[Prog
 def rules_of(data: st.DataObject, old: Workload) -> RuleSet:
     """Some laws, some rules of the rule book, and some that are parts of the graph; with a strategy."""
     chosen = list(data.draw(st.lists(st.sampled_from([*LAWS, *RULES.values()]), max_size=4, unique=True)))
-    for number in range(data.draw(st.integers(0, 2))):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                own = Abstraction(data, old.graph).rule(f"own {number}")
-            except PatternError:
-                continue  # two parts that are not connected
-        if own is not None:
-            chosen.append(own)
+    chosen += made_of_parts(data.draw(st.integers(0, 2)), lambda name: Abstraction(data, old.graph).rule(name))
     return RuleSet(chosen, strategy=data.draw(st.sampled_from(STRATEGIES)))
 
 

@@ -172,13 +172,13 @@ class EffectReader(FxReader):
         return self.read_op(node) == "nn.dropout" or self.detaches_literal(node)
 
     @staticmethod
-    def is_assertion(node: fx.Node) -> bool:
+    def hinders_nothing(node: fx.Node) -> bool:
         """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them, or that only tells
         torch's log that a module was made, as dynamo captures it where one is made in ``forward``.
 
         It has no view node: it stays where it is as long as its operands exist, and hinders no rewrite.
         """
-        return not node.users and (node.target in _ASSERTIONS or _checks_inputs(node))
+        return not node.users and (node.target in _HINDER_NOTHING or _checks_inputs(node))
 
     def effect(self, node: fx.Node) -> Effect | None:
         """The effect of a call besides computing its value and changing its operands."""
@@ -290,7 +290,7 @@ def _body_effects(call: BodyCall, graphs: Iterable[fx.GraphModule]) -> BodyEffec
         for node in nodes:
             if node.op == "output":
                 shared.update(_fed_with(fed, [roots[each] for each in node.all_input_nodes]))
-            elif node.op in CALLS and not reader.is_assertion(node):
+            elif node.op in CALLS and not reader.hinders_nothing(node):
                 written = reader.mutated(node)
                 changed.update(_fed_with(fed, [roots[each] for each in written]))
                 own = any(not isinstance(root, fx.Node) for each in written for root in roots[each])
@@ -334,7 +334,7 @@ _NOT_ALONE: Final = frozenset(
 
 def _role(target: Any, canon: Canon | None) -> Role:
     """The role of a call among others; ``canon`` is its reading."""
-    if target in _ASSERTIONS:
+    if target in _HINDER_NOTHING:
         return Role.CHECK
     if target in _NOT_ALONE or _region_step(target) or spellings.has_fields(target):
         return Role.OTHER
@@ -370,7 +370,7 @@ def _is_new_field(node: fx.Node) -> bool:
 _CHECKS_OF_TORCH: Final = (
     "_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size",
 )  # fmt: skip
-_ASSERTIONS: Final = frozenset(
+_HINDER_NOTHING: Final = frozenset(
     target
     for target in (
         *(getattr(getattr(torch.ops.aten, name, None), "default", None) for name in _CHECKS_OF_TORCH),

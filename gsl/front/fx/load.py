@@ -98,7 +98,7 @@ class FxLoader(Loader):
                 regions += opens_region(node)
                 if regions:
                     self._opaque(node, Effect.OTHER)
-                elif node not in self.hidden_calls and not self.reader.is_assertion(node):
+                elif node not in self.hidden_calls and not self.reader.hinders_nothing(node):
                     self._call(node)
             elif role is alone or not self._is_part(node, role):
                 rows = form.rows.get(None)

@@ -248,7 +248,7 @@ def _hidden_nodes(graph: Graph, native: fx.Graph, order: Mapping[fx.Node, int], 
     )  # fmt: skip
     for node in [node for node in order if not node.users]:
         field_of = node.args[0] if node.target is operator.getitem else None
-        if EffectReader.is_assertion(node) or field_of in result.kept:
+        if EffectReader.hinders_nothing(node) or field_of in result.kept:
             hidden.add(node)
     reads = native.find_nodes(op="get_attr", sort=False)
     reads += [node for node in calls_of(native, LIFTING) if lifted(node) is not None]
