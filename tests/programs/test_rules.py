@@ -182,7 +182,7 @@ attention = Subst(
 def test_a_rule_is_verified() -> None:
     assert isinstance(attention().verify(max_examples=30), Supported)
     any_mask = Subst.from_programs(eager, fused, **SHAPES)
-    verdict = any_mask.verify(max_examples=30)
+    verdict = any_mask.verify()
     assert isinstance(verdict, Refuted)
     assert "bool[" in str(verdict.counterexample)
 

@@ -74,6 +74,28 @@ def test_each_operand_may_be_broadcast(make: Callable[[Any, Any], pat.Pattern], 
     assert found >= {True, False, (True,), (False,)} | both
 
 
+@pytest.mark.parametrize("make", [
+    lambda a, b, c: op.Add(a, b), lambda a, b, c: op.Where(a, b, c), lambda a, b, c: op.Matmul(a, b),
+    lambda a, b, c: op.Matmul(op.Concatenate(pat.Tuple(a, b), axis=1), c),
+    lambda a, b, c: op.Matmul(op.Softmax(op.Matmul(a, b), axis=-1), c),
+], ids=["add", "where", "matmul", "of a concatenation", "of a product"])  # fmt: skip
+def test_tensors_of_one_rank_have_shapes_that_go_together(make: Callable[..., pat.Pattern]) -> None:
+    """Sizes are drawn for the axes of one tensor, and those beside it have these sizes, or 1."""
+    source = make(*(pat.Wildcard(ndim=4) for _ in range(3)))
+    found = instances(Subst(source, op.Tanh(source)), 100)
+    assert len(found) > 70
+    assert len(set(map(str, found))) > 60
+
+
+def test_each_of_two_tensors_of_a_rank_may_be_broadcast() -> None:
+    x, y = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
+    found: set[Any] = set()
+    for graph in instances(Subst(x + y, y + x), 200):
+        one, other = (operand.shape for operand in graph.outputs[0].operands)
+        found.add(tuple(sorted({size < wide for size, wide in zip(one, other) if size != wide})))
+    assert found >= {(), (True,), (False,)}
+
+
 @pytest.mark.parametrize("ndim", [0, 1])
 def test_a_tensor_beside_one_of_a_rank_may_have_more_axes(ndim: int) -> None:
     x, y = pat.Wildcard(), pat.Wildcard()

@@ -52,6 +52,8 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """
     waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
     order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
+    if len(order) > 1 and all(each.is_leaf and s.is_bound(each) for each in order) and s.choices.index(2, "last first"):
+        order.reverse()
     is_drawn = False
     if goal.rank is None and len(order) > 1 and all(_is_free(s, operand) for operand in order):
         is_drawn = s.choices.index(2, "drawn") == 1
@@ -70,17 +72,30 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             wanted = s.joined(operand, wanted)
         is_last = goal.rank is not None and number == len(order) - 1
         missing = _missing(common, shape) if is_last and common is not None else []
-        if (not missing and s.may_be_number(operand)) or common is None or s.is_bound(operand):
+        own = s.wanted(operand) if s.is_bound(operand) else None
+        is_open = own is not None and own.rank is None
+        if (not missing and s.may_be_number(operand)) or common is None or is_open:
             s.solve(operand, Goal(None, wanted))
-        else:
+            continue
+        smaller = common
+        if known or own is None:
             smaller = variant(s, common, goal.rank is None, ("smaller", goal.rank is None))
-            if len(smaller) < (low := s.low_rank(operand)):
-                smaller = (*[1] * (low - len(common)), *common)
-            s.solve(operand, Goal(_with(smaller, common, missing) if missing else smaller, wanted))
+        if own is None and len(smaller) < (low := s.low_rank(operand)):
+            smaller = (*[1] * (low - len(common)), *common)
+        if missing:
+            smaller = _with(smaller, common, missing)
+        if own is not None and own.rank is not None:
+            smaller = of_rank(own.sizes(own.rank), smaller, common)
+        s.solve(operand, Goal(smaller, wanted))
 
 
 def _is_free(s: Solver, draft: NodeDraft) -> bool:
-    """True if a draft may have any shape, as far as can be seen: a leaf, or computed of such by element-wise calls."""
+    """True if a draft may have any shape, as far as can be seen: a leaf, or computed of such by element-wise calls.
+
+    A leaf may have any shape of a rank.
+    """
+    if draft.is_leaf and s.wanted(draft).shape is None and not s.demands.binds(draft, "shape"):
+        return draft.kinds != {CONST}
     found = postorder([draft], lambda each: [operand for operand in each.operands if operand is not None])
     return not any(s.is_bound(d) or d.kinds == {CONST} or not (d.is_leaf or d.op in RULES) for d in found)
 
@@ -107,6 +122,15 @@ def _with(shape: Sequence[int | None], common: Sequence[int | None], axes: Seque
     padded = [1] * front + [*shape]
     found = [common[i] if i in axes else size for i, size in enumerate(padded)]
     return tuple(found[min([front, *axes]) :])
+
+
+def of_rank(
+    sizes: Sequence[int | None], shape: Sequence[int | None], common: Sequence[int | None]
+) -> tuple[int | None, ...]:
+    """The sizes of a tensor of a wanted rank that is to have a shape beside others of a common shape: its own ones
+    stay, an axis that it has and the shape lacks has size 1, and one beyond the common shape has any size."""
+    beside = (*[None] * len(sizes), *[1] * (len(common) - len(shape)), *shape)[-len(sizes) :]
+    return tuple([other if size is None else size for size, other in zip(sizes, beside)])
 
 
 def _is_number(draft: NodeDraft) -> bool:

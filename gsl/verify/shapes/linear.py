@@ -8,7 +8,7 @@ from typing import Any
 from gsl.graph.node import TUPLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import RANK_KEEPING, Goal, NodeDraft, meet
-from gsl.verify.shapes.elementwise import sizes_of_result, variant
+from gsl.verify.shapes.elementwise import of_rank, sizes_of_result, variant
 from gsl.verify.shapes.letters import LetterRule, Spelled, by_letters, dtype_of_result, first_computed
 from gsl.verify.solve import ShapeRule, Solver
 from gsl.walk import postorder
@@ -68,26 +68,26 @@ def _factors(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     order = first_computed(s, *((b, a) if swapped else (a, b)))
     for operand in sorted(order, key=lambda each: each.is_leaf and not s.demands.reads(each, "dtype")):
         other = b if operand is a else a
-        batch: tuple[int | None, ...] = tuple(wanted[:-2])
-        inner = None
-        dtype = other.dtype if other.solved else goal.dtype
+        own = s.wanted(operand, Goal(None, other.dtype if other.solved else goal.dtype))
+        common: tuple[int | None, ...] = tuple(wanted[:-2])
+        batch, inner = common, None
         if other.solved:
             shape = other.dims
             if len(shape) < 2:
                 raise Dead("a vector")
             inner = shape[-2] if operand is a else shape[-1]
             free = goal.shape is None
-            batch = sizes_of_result(Goal() if free else Goal(batch), shape[:-2])
-            is_made = len(batch) == len(shape) - 2 and all(size in (None, own) for size, own in zip(batch, shape))
-            smaller = variant(s, batch, free, "batch") if is_made else batch
-            batch = smaller if not operand.is_leaf or s.allows(operand, len(smaller) + 2) else batch
+            batch = common = sizes_of_result(Goal() if free else Goal(common), shape[:-2])
+            if len(common) == len(shape) - 2 and all(size in (None, given) for size, given in zip(common, shape)):
+                batch = variant(s, common, free, "batch")
+            if own.rank is None and operand.is_leaf and not s.allows(operand, len(batch) + 2):
+                batch = common
         ends = (rows, inner) if operand is a else (inner, columns)
-        own = s.wanted(operand, Goal(None, dtype))
         if own.rank is not None and own.rank >= 2:
             sizes = own.sizes(own.rank)
-            batch = tuple(sizes[:-2]) if goal.shape is None or other.solved else batch
+            batch = of_rank(sizes[:-2], batch, common) if goal.shape is None or other.solved else batch
             ends = (meet(sizes[-2], ends[0]), meet(sizes[-1], ends[1]))
-        s.solve(operand, Goal(None, dtype) if own.rank == 1 else Goal((*batch, *ends), dtype))
+        s.solve(operand, Goal(None, own.dtype) if own.rank == 1 else Goal((*batch, *ends), own.dtype))
 
 
 def _demanded_rank(s: Solver, draft: NodeDraft) -> int:
