@@ -358,6 +358,7 @@ class Graph:
         shares: Callable[[Node, Node], bool] | None = None,
         gives_view: Callable[[Node], bool] | None = None,
         targets: Callable[[Node], Iterable[Any]] | None = None,
+        held: Iterable[Node] = (),
     ) -> None:
         self.nodes = list(nodes)
         self.outputs = list(outputs)
@@ -387,6 +388,8 @@ class Graph:
         self.written: Mapping[Node, int | None] = dict(written or {})
         """The inputs whose memory is overwritten after the last node, each with the number of the output that is
         written to it; ``None`` if that output is written to other memory which the input shares."""
+        self.held = frozenset(held)
+        """The nodes that stay though no node uses them: native calls without a node check their values."""
         for index, node in enumerate(self.nodes):
             node.index = index
             for operand in node.operands:
@@ -472,4 +475,5 @@ class Graph:
             new.values(), outputs, self.infer, self.canonical, written,
             typed=self.typed, writable=self.writable, admits=self.admits, exchanges=self.exchanges,
             shares_bodies=self.shares_bodies, shares=self.shares, gives_view=self.gives_view, targets=self.targets,
+            held=[new[node] for node in self.held],
         )  # fmt: skip

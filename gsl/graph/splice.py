@@ -291,13 +291,13 @@ class Splicer:
 
         Calls with effects stay, but for exchanges among the suspects where a match ``covers`` them.
         """
-        dead, outputs = self.dead, self.outputs
+        dead, outputs, held = self.dead, self.outputs, self.graph.held
         touched, less_used = self.graph.touched, self.graph.less_used
         work = [*suspects]
         work.reverse()
         while work:
             node = work.pop()
-            if node.users or node in dead or node in outputs or node.op == INPUT:
+            if node.users or node in dead or node in outputs or node.op == INPUT or node in held:
                 continue
             if node.effect is not None and not (covers and node.effect is Effect.EXCHANGES and node in suspects):
                 continue

@@ -172,6 +172,12 @@ class EffectReader(FxReader):
         return self.read_op(node) == "nn.dropout" or self.detaches_literal(node)
 
     @staticmethod
+    def checks_sizes(node: fx.Node) -> bool:
+        """True for a call that stops the program where a size, or another number, is not as it should be. What it reads
+        stays, so that it does."""
+        return node.target in _CHECKS_OF_SIZES
+
+    @staticmethod
     def hinders_nothing(node: fx.Node) -> bool:
         """True for a call that only makes sure of sizes or metadata, as ``torch.export`` adds them, or that only tells
         torch's log that a module was made, as dynamo captures it where one is made in ``forward``.
@@ -367,22 +373,25 @@ def _is_new_field(node: fx.Node) -> bool:
     return is_told and numbers.count(node.args[1]) == 1
 
 
-_CHECKS_OF_TORCH: Final = (
-    "_assert_tensor_metadata", "_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size",
-)  # fmt: skip
-_HINDER_NOTHING: Final = frozenset(
+_NAMES: Final = ("_assert_scalar", "sym_constrain_range", "sym_constrain_range_for_size")
+_CHECKS_OF_SIZES: Final = frozenset(
     target
     for target in (
-        *(getattr(getattr(torch.ops.aten, name, None), "default", None) for name in _CHECKS_OF_TORCH),
-        getattr(torch._C, "_log_api_usage_once", None),
+        *(getattr(torch.ops.aten, name).default for name in _NAMES),
+        *(getattr(torch, name, None) for name in (*_NAMES, "_constrain_as_size")),
+        *(getattr(torch, f"_check{name}", None) for name in ("", "_index", "_is_size", "_type", "_value", "_with")),
     )
     if target is not None
 )
+_HINDER_NOTHING: Final = _CHECKS_OF_SIZES | {
+    torch.ops.aten._assert_tensor_metadata.default, torch._C._log_api_usage_once,
+}  # fmt: skip
 
 
-_OBSERVERS: Final = frozenset(
-    (torch._assert_async, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg)
-)
+_OBSERVERS: Final = frozenset((
+    torch._assert, torch._assert_async, torch.ops.aten._assert_async.default, torch.ops.aten._assert_async.msg,
+    torch._check_tensor_all, torch._check_tensor_all_with,
+))  # fmt: skip
 """Calls that look at values, and stop the program or do nothing."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -109,7 +109,12 @@ class FxLoader(Loader):
         written = self.leaves.written
         overwritten = [node for node in natives if node.op == "placeholder" and node.name in written] if written else ()
         places = {self.views[node]: written[node.name] for node in overwritten}
-        return Graph(self.nodes, outputs, self.infer, canonical, places)
+        return Graph(self.nodes, outputs, self.infer, canonical, places, held=self._held(natives))
+
+    def _held(self, natives: Iterable[fx.Node]) -> list[Node]:
+        """The nodes of the view that calls without one check."""
+        checks = [node for node in natives if node.op in CALLS and self.reader.checks_sizes(node)]
+        return [self.views[operand] for node in checks for operand in node.all_input_nodes if operand in self.views]
 
     # ------------------------------------------------------------ leaves
 

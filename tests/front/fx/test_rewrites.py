@@ -12,7 +12,7 @@ from fx_helpers import Attention, ConvNet, Stateful, differences, twin, update_d
 from torch import nn
 from torch.export import Dim
 
-from gsl import Subst, Workload, op, pat
+from gsl import RuleSet, Subst, Workload, op, pat
 from gsl.errors import FrontEndError
 from gsl.front import fx
 from gsl.fx import Pass
@@ -439,6 +439,59 @@ def test_an_assertion_about_values_stays_and_hinders_no_rule_of_one_output(decom
     lost = Subst(op.Less(y, 9.0), op.Less(y, 8.0))(wl)
     with pytest.raises(RuntimeError, match="too large"):
         lost.exported.module()(torch.full((3,), 8.5))
+
+
+class AssertsTruth(nn.Module):
+    """The same in a form that tracing keeps."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.relu()
+        torch._assert((x < 9).all(), "too large")
+        return y.relu()
+
+
+def test_a_traced_assertion_stays_and_hinders_no_rule_of_one_output() -> None:
+    wl = Workload.from_fx(torch.fx.symbolic_trace(AssertsTruth()), (torch.randn(3),))
+    y = pat.Wildcard()
+    new = RuleSet([Subst(op.ReLU(op.ReLU(y)), op.ReLU(y))], tidy=True)(wl)
+    assert new.op_counts()["nn.relu"] == 1
+    wl.compare(new).check()
+    with pytest.raises(AssertionError, match="too large"):
+        new.mod(torch.full((3,), 10.0))
+
+
+class ChecksSize(nn.Module):
+    """A check of a number, which nothing else reads, between the calls of a match."""
+
+    def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x.sigmoid()
+        count = n.item()
+        torch._check(count > 1)
+        return y, x.tanh()
+
+
+@pytest.mark.parametrize("tidy", [False, True])
+def test_a_checked_number_is_not_dropped(tidy: bool) -> None:
+    wl = Workload.from_torch(ChecksSize(), (torch.randn(3), torch.tensor(3)))
+    x = pat.Wildcard()
+    rule = Subst([op.Sigmoid(x), op.Tanh(x)], [op.Sigmoid(x) * 1.0, op.Tanh(x) * 1.0])
+    new = RuleSet([rule], tidy=tidy)(wl)
+    assert new.trace.count() == 1
+    wl.compare(new).check()
+    with pytest.raises(RuntimeError, match="Runtime assertion failed"):
+        new.exported.module()(torch.randn(3), torch.tensor(1))
+
+
+def test_a_check_that_dynamo_captures_is_not_dropped() -> None:
+    graph = torch.fx.Graph()
+    x, n = graph.placeholder("x"), graph.placeholder("n")
+    graph.call_function(torch._check_is_size, (graph.call_method("item", (n,)),))
+    graph.output(graph.call_method("relu", (graph.call_method("relu", (x,)),)))
+    wl = Workload.from_fx(torch.fx.GraphModule(nn.Module(), graph), (torch.randn(3), torch.tensor(3)))
+    y = pat.Wildcard()
+    new = RuleSet([Subst(op.ReLU(op.ReLU(y)), op.ReLU(y))], tidy=True)(wl)
+    assert "_check_is_size" in new.mod.code
+    assert new.op_counts()["nn.relu"] == 1
 
 
 def test_checks_of_inputs_that_an_export_adds_hinder_nothing_and_stay() -> None:
