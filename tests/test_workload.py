@@ -121,6 +121,19 @@ def test_wrong_inputs(args: tuple[Any, ...], kwargs: dict[str, Any], message: st
     assert str(error.value) == message
 
 
+def test_an_input_on_another_device_is_named() -> None:
+    def run(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return x.contiguous() + torch.from_numpy(mask.numpy())
+
+    wl = fake(run, "net", inputs={"x": F23, "mask": TensorType((2, 3), "float32")})
+    with pytest.raises(WorkloadError) as error:
+        wl(X, X.to("meta"))
+    assert str(error.value) == "net: the input 'mask' should lie on cpu, but lies on meta; give it there"
+    assert isinstance(error.value.__cause__, TypeError)
+    with pytest.raises(RuntimeError, match="must match the size"):  # what fails for another reason
+        fake(lambda x, y: x + y, "net", inputs={"x": F23, "y": TensorType((2,), "float32")})(X, torch.zeros(2))
+
+
 def symbolic() -> tuple[Any, Any]:
     sympy = pytest.importorskip("sympy")
     return tuple(sympy.symbols("n m", positive=True, integer=True))

@@ -231,6 +231,21 @@ def as_native(value: Any, device: Any = None) -> Any:
     return value if tensor is value or tensor is None else tensor.to(device)
 
 
+def misplaced(values: Mapping[str, Any], devices: Mapping[str, Any]) -> str | None:
+    """What to tell of the first input that lies on another device than its own, which is the CPU unless told; ``None``
+    if none does."""
+    import torch
+
+    for name, value in values.items():
+        device = torch.device(devices.get(name) or "cpu")
+        if not isinstance(value, torch.Tensor) or not (value.ndim or value.is_meta):
+            continue  # torch takes numbers from anywhere
+        places = value.device.index, device.index
+        if value.device.type != device.type or (None not in places and places[0] != places[1]):
+            return f"the input {name!r} should lie on {device}, but lies on {value.device}; give it there"
+    return None
+
+
 def _cast(value: Any, given: Any, type: Type | None) -> Any:
     """An input that was given as floats of numpy, as floats of the type."""
     import numpy as np

@@ -372,7 +372,13 @@ class Workload:
         bound = self._bind(args, kwargs)
         call = self._callable()
         with torch.no_grad():
-            return call(*bound)
+            try:
+                return call(*bound)
+            except (RuntimeError, TypeError) as error:  # not before it: who has the module may have moved it
+                found = _inputs.misplaced(dict(zip(self._program.inputs, bound)), self._devices())
+                if found is None:
+                    raise
+                raise WorkloadError(f"{self.name}: {found}") from error
 
     def random_inputs(
         self,
