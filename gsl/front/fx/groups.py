@@ -129,12 +129,12 @@ def write_group(outer: FxWriter, node: Node) -> Any:
     check_group(node.op, node.operands, node.attrs, outer.dialect)
     operands = tuple([outer.value(operand) for operand in node.operands])
     module, values = _module(outer, node, operands)
-    path = outer.parameters.add_graph(module, _path(node.op.name))
+    path = outer.parameters.add_graph(module, _path(node.op.name), outer.is_taken)
     if outer.dialect == "torch":
         call = outer.create("call_module", path, operands, {}, node.name, node)
         outer.fakes.set(call, values[0] if len(values) == 1 else values)
     else:
-        reference = outer.add("get_attr", path, (), {}, outer.name("", "get_attr", path))
+        reference = outer.add("get_attr", path, (), {}, outer.name(path))
         call = outer.create("call_function", INVOKE, (reference, path, *operands), {}, node.name, node)
         outer.fakes.set(call, values)
     call.meta["custom"] = {**call.meta.get("custom", {}), **_label(node)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -78,8 +78,8 @@ class ModuleParameterStore:
         self.new.add_module(name, module)
         return name
 
-    def add_graph(self, module: fx.GraphModule, name: str) -> str:
-        """Register the graph of an outlined group; its path."""
+    def add_graph(self, module: fx.GraphModule, name: str, is_taken: Callable[[str], bool]) -> str:
+        """Register the graph of an outlined group; its path. ``is_taken`` tells the names of values."""
         return self.add_module(module, name)
 
     def finish(self, graph: fx.Graph) -> fx.GraphModule:
@@ -249,6 +249,8 @@ def _is_empty(module: Any) -> bool:
 # ---------------------------------------------------------------- weights of an exported program
 
 
+_OF_MODULE: Final = ("_in_spec", "_out_spec", "_guards_fn")
+"""The attributes that torch gives the module of an exported program."""
 _PREFIX = {InputKind.PARAMETER: "p_", InputKind.BUFFER: "b_", InputKind.CONSTANT_TENSOR: "c_"}
 
 
@@ -313,10 +315,15 @@ class ExportedParameterStore:
             f"rewrite the GraphModule of .module() instead, or use functions"
         )
 
-    def add_graph(self, module: fx.GraphModule, name: str) -> str:
+    def add_graph(self, module: fx.GraphModule, name: str, is_taken: Callable[[str], bool]) -> str:
         if self._root is self.old.graph_module:
             self._root = clone(self._root)
-        name = unique(name, lambda name: hasattr(self._root, name))
+        # A program that is loaded from a file has the graph under a value of this name, and .module() of a program has
+        # the weights by theirs.
+        weights = {path.partition(".")[0] for path in (*self.state, *self.constants)}
+        name = unique(
+            name, lambda name: name in weights or name in _OF_MODULE or is_taken(name) or hasattr(self._root, name)
+        )
         self._root.add_module(name, module)
         return name
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 import torch.utils._pytree as pytree
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
@@ -315,7 +315,19 @@ class GraphModuleProgram(FxProgram):
                 "the metadata that has its types would be left out; make the workload with example inputs: "
                 "Workload.from_fx(module, (x,))"
             )
-        return pickle.dumps(self.module)
+        saved = pickle.dumps(self.module)
+        graphs = [part.graph for part in self.module.modules() if isinstance(part, fx.GraphModule)]
+        targets = [node.target for graph in graphs for node in graph.nodes]
+        called = [target for target in targets if isinstance(target, HigherOrderOperator)]
+        if called:  # torch traces a module anew when it loads it, and not all of these can be traced
+            try:
+                pickle.loads(saved)
+            except Exception as error:
+                raise PicklingError(
+                    f"torch could not load it again, because it calls {called[0]} ({error}); write groups as their "
+                    "calls before (.inline()), or save an exported program"
+                ) from error
+        return saved
 
     @staticmethod
     def _loaded(saved: bytes) -> Any:

@@ -325,9 +325,13 @@ class FxWriter:
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have, and that torch leaves as it is."""
         base = _identifier(wanted) if wanted else self.builder.graph._target_to_str(target if kind else "weight")
-        name = unique(base, lambda name: name in self.builder.names or name in self._used or _is_taken(name))
+        name = unique(base, self.is_taken)
         self._used.add(name)
         return name
+
+    def is_taken(self, name: str) -> bool:
+        """True for a name that no new native node may have."""
+        return name in self.builder.names or name in self._used or _is_illegal(name)
 
 
 def spelled(op: Any, operands: tuple[Any, ...], attrs: Mapping[str, Any], dialect: Dialect) -> Any:
@@ -384,7 +388,7 @@ def in_exports(op: Op, operands: tuple[Node, ...], attrs: Mapping[str, Any]) -> 
     in_aten(op, operands, attrs)
 
 
-def _is_taken(name: str) -> bool:
+def _is_illegal(name: str) -> bool:
     """True for a name that no value may have: those that torch knows, and that of the module in a graph's code."""
     return name in _illegal_names or name == "self"
 

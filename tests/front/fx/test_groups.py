@@ -167,6 +167,30 @@ def test_a_group_of_any_name_runs(name: str, make: Any) -> None:
     before.compare(after).check()
 
 
+class Named(nn.Module):
+    """Two calls that may be a group, with weights and values of many names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.g = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        low, high = torch.chunk(x @ self.g, 2, -1)
+        return torch.relu(low).tanh() * 2 + torch.relu(high).tanh() - x.amax()
+
+
+@pytest.mark.parametrize("name", ["getitem", "mul", "x", "g", "p_g", "self", "_out_spec", "_guards_fn"])
+def test_a_group_of_any_name_is_saved(name: str) -> None:
+    x = torch.randn(3, 4)
+    before = Workload.from_torch(Named(), (x,))
+    after = Subst(op.Tanh(op.ReLU(X)), pat.Fused(name))(before)
+    found = saved(after)
+    assert [group.name for group in found.groups().values()] == [name, name]
+    before.compare(found).check()
+    with torch.no_grad():
+        assert torch.equal(found.exported.module()(x), before(x))
+
+
 class Halves(nn.Module):
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         left, right = torch.split(x.exp(), 2, 1)

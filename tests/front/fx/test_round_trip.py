@@ -16,7 +16,7 @@ from torch.fx import Graph as NativeGraph
 from torch.fx import GraphModule, symbolic_trace
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from gsl import Workload, front
+from gsl import Subst, Workload, front, op, pat
 from gsl.errors import FrontEndError, PicklingError
 from gsl.front import fx
 from gsl.front.base import Program
@@ -383,7 +383,7 @@ def test_unknown_functions_have_effects() -> None:
         return shout(x)
 
     view = round_trip(traced(function))
-    assert effects(view) == {"_assert": Effect.OTHER, "shout": Effect.OTHER}
+    assert effects(view) == {"_assert": Effect.OBSERVES, "shout": Effect.OTHER}
 
 
 def test_control_flow() -> None:
@@ -496,3 +496,8 @@ def test_what_torch_does_not_pickle() -> None:
         pickle.dumps(Workload.from_fx(module))
     assert pickle.loads(pickle.dumps(Workload.from_fx(module, (IMAGE,)))).op_counts() == {"nn.relu": 1}
     assert copy.deepcopy(Workload.from_fx(module)).op_counts() == {"nn.relu": 1}
+    x = pat.Wildcard()
+    grouped = Subst(op.ReLU(x), pat.Fused("g"))(Workload.from_fx(module, (IMAGE,)))
+    with pytest.raises(PicklingError, match=r"because it calls invoke_subgraph .*write groups as their calls before"):
+        pickle.dumps(grouped)
+    assert pickle.loads(pickle.dumps(grouped.inline())).op_counts() == {"nn.relu": 1}
