@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType
+from typing import Any, Final
 
 from gsl.attr import Expr
 from gsl.attr.ast import Ast, Literal, Symbol
@@ -30,8 +30,8 @@ def to_pattern(value: Any) -> Pattern:
         return Exactly(value)
     if isinstance(value, (list, tuple)) and any(isinstance(item, (Pattern, Node)) for item in value):
         return Tuple(*value)
-    if isinstance(value, (numbers.Number, Expr, list)) or hasattr(value, "__array__"):
-        return Const(value)
+    if isinstance(value, (numbers.Number, Expr, list)) or hasattr(type(value), "__array__"):
+        return Const(value)  # some objects claim to have any attribute
     raise PatternTypeError.here(
         f"{value!r} of type {type(value).__name__} can't be an operand: expected a pattern, a number, an array, "
         f"an attribute expression, or a list of patterns{instead(value)}"
@@ -41,6 +41,22 @@ def to_pattern(value: Any) -> Pattern:
 def is_operator(value: Any) -> bool:
     """True for an operator itself, of which a call is a pattern."""
     return isinstance(getattr(value, "spec", None), OpSpec)
+
+
+_NO_FUNCTIONS_OF_MATCHES: Final = frozenset(
+    ("torch", "tvm", "onnx", "onnx_ir", "onnxscript", "gsl.rewrite", "gsl.workload", "gsl.fx")
+)
+"""The packages whose functions, and objects that can be called, take something else than a match."""
+
+
+def takes_match(value: Any) -> bool:
+    """True for what may be a function of the match: no class, pattern, operator or rule, and no module, expression or
+    function of a framework."""
+    if not callable(value) or isinstance(value, (type, BuiltinFunctionType, Pattern)) or is_operator(value):
+        return False
+    owners = [value] if isinstance(value, (FunctionType, MethodType)) else type(value).__mro__
+    homes = [str(owner.__module__).split(".") for owner in owners]
+    return _NO_FUNCTIONS_OF_MATCHES.isdisjoint(".".join(home[:depth]) for home in homes for depth in (1, 2))
 
 
 def instead(value: Any) -> str:

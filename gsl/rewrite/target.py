@@ -40,7 +40,7 @@ from gsl.pat import (
     to_pattern,
 )
 from gsl.pat import Match as MatchClause
-from gsl.pat.call import instead, is_operator
+from gsl.pat.call import instead, takes_match
 from gsl.pat.use import check_unique
 from gsl.pat.variadic import check_segments, parts, references
 from gsl.rewrite.build import Builder, FreeAttrs, Steps, check_demands
@@ -68,7 +68,7 @@ class Target:
         """The number of times that it is still built before its steps are printed as a function."""
         self._steps = Steps(plan, self.free)
         self._known: KnownCalls | None = None
-        if callable(target) and not isinstance(target, Pattern) and not is_operator(target):
+        if takes_match(target):
             self.callable = target
         else:
             self.outputs = self._outputs(target)
@@ -381,7 +381,7 @@ class RuleSource:
                 constraints[condition] = None
             elif isinstance(condition, (Seq, Group)):
                 constraints.update(dict.fromkeys(condition.constraints))
-            elif callable(condition) and not isinstance(condition, Pattern):
+            elif takes_match(condition):
                 predicates.append(condition)
             else:
                 raise PatternTypeError(

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from gsl import RuleSet, Subst, Workload, op, pat
-from gsl.errors import FrontEndError, UntypedWarning, WorkloadError
+from gsl.errors import FrontEndError, PatternError, PatternTypeError, UntypedWarning, WorkloadError
 from gsl.fx import Pass
 from gsl.rules import RULES
 from tests.helpers.book import EVERY_RULE
@@ -297,3 +297,16 @@ def test_threads_use_one_pass_on_graphs_of_their_own() -> None:
         list(pool.map(pass_, modules))
     assert [len(module.graph.nodes) for module in modules] == [4] * 16
     assert [trace.count() for trace in pass_.traces] == [2] * 16
+
+
+@pytest.mark.parametrize(
+    "given", [nn.ReLU(), nn.ReLU, torch.relu, F.relu, torch.ops.aten.relu.default, fx.symbolic_trace(nn.ReLU())]
+)
+def test_what_is_of_torch_is_no_function_of_the_match(given: Any) -> None:
+    x = pat.Wildcard()
+    with pytest.raises(PatternError, match=r"a target is made of patterns, got .*Subst.from_programs"):
+        Subst(op.ReLU(op.ReLU(x)), given)
+    with pytest.raises(PatternTypeError, match="where= takes attribute expressions, use relations and functions"):
+        Subst(op.ReLU(op.ReLU(x)), op.ReLU(x), where=given)
+    with pytest.raises(PatternTypeError, match="can't be an operand"):
+        op.Add(x, given)
