@@ -304,6 +304,23 @@ def multiply_same() -> RuleSides:
     return x * x, op.Square(x), attr.In(x.dtype, FLOATS)
 
 
+# Means
+
+
+@rule(priority=1, extern_use=False)
+def sum_mean() -> RuleSides:
+    """sum(x) / n = mean(x), and sum(x) · (1 / n)
+
+    For floats, along one axis of n elements.
+    """
+    x = pat.Wildcard()
+    total = op.Sum(x, exclude=False)
+    count = x.shape[total.axis[0]]
+    mean = op.Mean(x, axis=total.axis, keepdims=total.keepdims, exclude=False)
+    fits = attr.In(x.dtype, FLOATS) & (attr.Len(total.axis) == 1) & (count > 0)
+    return total / pat.Const(count) | total * pat.Const(1 / count), mean, fits
+
+
 # Linear layers
 
 
@@ -539,8 +556,9 @@ NORMAL = RuleSet(
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic, layout.concat_concat,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, where_true, where_false, lent_shape, reduce_keepdims,
-        einsum_product, power_two, multiply_same, clip_clip, matmul_transposed, matmul_repeated, matmul_single,
-        linear_bias, conv_bias, dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
+        einsum_product, power_two, multiply_same, sum_mean, clip_clip,
+        matmul_transposed, matmul_repeated, matmul_single, linear_bias, conv_bias,
+        dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
         softmax_leading, scale_leading, add_leading,
     ],
     tidy=True,

@@ -76,6 +76,12 @@ def bloom(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) ->
     return torch.bmm(folded((scores + m).softmax(-1)), folded(v)).view(B, H, N, D)
 
 
+def into_nothing(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    """Scores that are written into a tensor of which nothing is read."""
+    scores = torch.baddbmm(torch.empty(B * H, N, M), folded(q), folded(k).mT, beta=0, alpha=0.3).view(B, H, N, M)
+    return (scores + m).softmax(-1) @ v
+
+
 def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     k, v = (x[:, :2, None].expand(B, 2, 2, M, D).reshape(B, H, M, D) for x in (k, v))
     return (q @ k.mT * 0.3 + m).softmax(-1) @ v
@@ -138,6 +144,7 @@ SPELLINGS: dict[str, Function] = {
     "cosine": lambda q, k, v, m: (q @ k.mT * torch.arange(1.0, 5.0).view(H, 1, 1) + m).softmax(-1) @ v,
     "subtracted mask": lambda q, k, v, m: (q @ k.mT - m.clamp(min=-5)).softmax(-1) @ v,
     "two masks": lambda q, k, v, m: (q @ k.mT + torch.arange(M) + m).softmax(-1) @ v,
+    "product into nothing": into_nothing,
     "where": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, LOW).softmax(-1) @ v,
     "where with a tensor": lambda q, k, v, m: torch.where(m == 0, q @ k.mT, torch.tensor(LOW)).softmax(-1) @ v,
     "two masks of truth values": lambda q, k, v, m: (q @ k.mT + (m < 0) + (m < 1)).softmax(-1) @ v,

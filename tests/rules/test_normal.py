@@ -327,3 +327,27 @@ def test_a_lent_shape_with_a_symbolic_size_stays() -> None:
     assert after.trace.count("lent-shape") == 0
     other = (torch.randn(9, 4), torch.randn(9, 2, 2))
     torch.testing.assert_close(after.exported.module()(*other), Rows()(*other))
+
+
+@pytest.mark.parametrize(
+    ("total", "count"),
+    [
+        (lambda x: x.sum(1) / 5, 1),
+        (lambda x: x.sum(-1, keepdim=True) / x.shape[-1], 1),
+        (lambda x: x.sum(0) * (1 / 3), 1),
+        (lambda x: x.sum(0) * (1 / 5), 0),
+        (lambda x: x.sum((0, 1)) / 15, 0),
+        (lambda x: x.sum(2) / 2, 0),
+    ],
+)
+def test_a_sum_over_the_number_of_elements_is_a_mean(
+    total: Callable[[torch.Tensor], torch.Tensor], count: int
+) -> None:
+    class Total(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return total(x)
+
+    for sizes in ((3, 5, 7), (3, 5, 0)):
+        before = Workload.from_torch(Total(), (torch.randn(sizes),))
+        after = NORMAL(before, iterative=True)
+        assert after.trace.count("sum-mean") == (count if sizes[-1] else count * (before.graph.outputs[0].ndim < 3))

@@ -119,16 +119,46 @@ def mish_softplus() -> RuleSides:
     return x * op.Tanh(op.Softplus(x, beta=1.0, threshold=20.0)), op.Mish(x), is_float(x)
 
 
+@rule(priority=-1)
+def relu_clip() -> RuleSides:
+    """max(x, 0) = relu(x)
+
+    For floats; after clips are one, for a clip between 0 and 6 is no relu.
+    """
+    x = pat.Wildcard()
+    largest = op.Maximum(x, 0)
+    bounded = op.Clip(x, a_min=0, a_max=None)
+    return largest | bounded, op.ReLU(x), is_float(x)
+
+
+def clipped(x: pat.Pattern) -> pat.Alt:
+    """The spellings of min(max(x + 3, 0), 6)."""
+    shifted = x + 3
+    return op.ReLU6(shifted) | op.Clip(shifted, a_min=0, a_max=6)
+
+
 @rule(extern_use=False)
-def hardswish_clip() -> RuleSides:
-    """x · min(max(x + 3, 0), 6) / 6 = hardswish(x)
+def hardsigmoid_clip() -> RuleSides:
+    """min(max(x + 3, 0), 6) / 6 = hardsigmoid(x), and min(max(x / 6 + 1 / 2, 0), 1)
 
     For floats, with relu6 too, which is that minimum.
     """
     x = pat.Wildcard()
-    shifted = x + 3
-    inner = op.ReLU6(shifted) | op.Clip(shifted, a_min=0, a_max=6)
-    return (x * inner) / 6 | x * (inner / 6), op.Hardswish(x), is_float(x)
+    inner = clipped(x)
+    part = x / 6 | x * (1 / 6)
+    return pat.Alt(inner / 6, inner * (1 / 6), op.Clip(part + 0.5, a_min=0, a_max=1)), op.Hardsigmoid(x), is_float(x)
+
+
+@rule(extern_use=False)
+def hardswish_clip() -> RuleSides:
+    """x · min(max(x + 3, 0), 6) / 6 = hardswish(x), and x · hardsigmoid(x)
+
+    For floats, with relu6 too, which is that minimum.
+    """
+    x = pat.Wildcard()
+    inner = clipped(x)
+    whole, part = x * inner, inner / 6 | inner * (1 / 6)
+    return pat.Alt(whole / 6, whole * (1 / 6), x * part, x * op.Hardsigmoid(x)), op.Hardswish(x), is_float(x)
 
 
 def elu_of(x: pat.Pattern, factor: pat.Pattern | float) -> pat.Pattern:
@@ -199,6 +229,6 @@ def log_softmax_sum() -> RuleSides:
 
 
 RULES = (
-    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, softplus_log, softplus_scaled, mish_softplus, hardswish_clip,
-    selu_elu, elu_relu, softmax_exp, softmax_rescaled, log_softmax_sum,
+    gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, softplus_log, softplus_scaled, mish_softplus, relu_clip,
+    hardsigmoid_clip, hardswish_clip, selu_elu, elu_relu, softmax_exp, softmax_rescaled, log_softmax_sum,
 )  # fmt: skip

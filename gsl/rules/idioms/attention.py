@@ -221,7 +221,7 @@ class GuardedWeights:
             op.Where(op.LogicalNot(visible), zeros, soft): True,
             # As TVM imports it. Attention has no zeros there in Relax.
             op.Where(op.LogicalNot(op.Cast(largest, dtype="bool")), zeros, soft): False,
-            op.Where(op.IsNan(soft), 0.0, soft): False,
+            op.Where(op.IsNan(soft), pat.Alt(pat.Const(0.0), op.Full(pat.Const(0.0), shape=())), soft): False,
             soft: True,
         }
         return cls(pat.Alt(*ways), tuple(ways.values()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -363,6 +364,7 @@ SAME: dict[str, list[C]] = {
     "addmm": [c(torch.addmm, T(4), square, square), c(aten.addmm.default, T(4), square, square)],
     "addmv": [c(torch.addmv, T(5), w, v), c("addmv", T(5), w, v), c(aten.addmv.default, T(5), w, v)],
     "addmm scaled": [c(torch.addmm, v[:1], x, x.T.clone(), beta=2, alpha=3)],
+    "baddbmm alone": [c(torch.baddbmm, T(2, 3, 5) * math.nan, batch1, batch2, beta=0, alpha=0.5)],
     "baddbmm": [c(torch.baddbmm, T(2, 3, 5), batch1, batch2), c(aten.baddbmm.default, T(2, 3, 5), batch1, batch2)],
     "conv": [
         c(F.conv2d, img, kernel, kbias, 2, 1), c(F.conv2d, img, kernel, kbias, stride=(2, 2), padding=(1, 1)),
@@ -794,6 +796,14 @@ def test_without_types_what_does_not_depend_on_them_is_read(call: C) -> None:
 @pytest.mark.parametrize("call", UNTYPED_UNREAD, ids=str)
 def test_without_types_nothing_is_guessed(call: C) -> None:
     assert read(call, Once(), untyped) is None
+
+
+def test_a_product_that_is_added_to_nothing_is_a_product() -> None:
+    call = c(torch.addmm, T(4) * math.nan, square, square, beta=0)
+    found = read(call, Once())
+    assert found is not None
+    assert found.op == "matmul"
+    same(mean(found), native(call))
 
 
 FIELDS = [

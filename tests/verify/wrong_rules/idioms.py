@@ -182,6 +182,20 @@ def _() -> RuleSides:
     return x * op.Tanh(op.Softplus(x, beta=2.0, threshold=20.0)), op.Mish(x), precise(x)
 
 
+@wrong("relu-clip", condition="", examples=20)
+def _() -> RuleSides:
+    """with another bound"""
+    x = pat.Wildcard()
+    return op.Clip(x, a_min=1, a_max=None), op.ReLU(x), precise(x)
+
+
+@wrong("hardsigmoid-clip", condition="", examples=20)
+def _() -> RuleSides:
+    """nothing added to what is clipped"""
+    x = pat.Wildcard()
+    return op.ReLU6(x) / 6, op.Hardsigmoid(x), precise(x)
+
+
 @wrong("hardswish-clip", condition="", examples=20)
 def _() -> RuleSides:
     """nothing added to what is clipped"""

@@ -49,6 +49,15 @@ def _() -> RuleSides:
     return power, op.Square(x), same_type(x, power) & precise(x)
 
 
+@wrong("sum-mean", condition="")
+def _() -> RuleSides:
+    """the number of the elements of the first axis for that of another one"""
+    x = pat.Wildcard(ndim=2)
+    total = op.Sum(x, axis=(1,), exclude=False)
+    mean = op.Mean(x, axis=(1,), keepdims=total.keepdims, exclude=False)
+    return total / pat.Const(x.shape[0]), mean, precise(x) & (x.shape[0] > 0)
+
+
 @wrong("clip-clip", condition="")
 def _() -> RuleSides:
     """the upper bound forgotten"""

@@ -44,13 +44,17 @@ def _scaled(value: Any, factor: Any) -> Any:
 
 
 def _addmm(first: str, second: str) -> FxLift:
-    """``beta * input + alpha * (first @ second)``; with ``beta == 0`` the input would not be read at all."""
+    """``beta * input + alpha * (first @ second)``; with ``beta == 0`` the product alone, whatever the input holds."""
 
     def read(c: BoundCall) -> Canon:
         left, right = tensor(c, getattr(c, first)), tensor(c, getattr(c, second))
-        product = _scaled(Canon("matmul", (left, right)), c.alpha)
-        unread_unless(number(c.beta) != 0)
+        product: Canon = _scaled(Canon("matmul", (left, right)), c.alpha)
         kind, other = c.tensor_type(c.input), c.tensor_type(right)
+        is_whole = other is not None and "float" not in other.dtype and "complex" not in other.dtype
+        # Among whole numbers, torch cuts the factors.
+        unread_unless(not is_whole or (isinstance(c.alpha, int) and isinstance(c.beta, int)))
+        if number(c.beta) == 0:
+            return product
         if kind is not None and other is not None and c.beta == 1 and kind.shape == other.shape[-1:]:
             return Canon("nn.bias_add", (product, tensor(c, c.input)), {"axis": -1})
         return Canon("add", (_scaled(tensor(c, c.input), c.beta), product))
