@@ -108,8 +108,9 @@ class OnnxStorer(Storer, spellings.OnnxTarget):
 
     def _find_places(self) -> None:
         """Find the new calls that stand for values of the old model which nothing in the view stands for any more."""
-        replaced = {new: old for node in self.graph.nodes if node.redirects
-                    for old, new in node.redirects.items() if new.native is None}  # fmt: skip
+        # What a rule replaced may have been made by another rule, for a value of the old model.
+        replaced = {new: old for node in self.graph.nodes if node.redirects for old, new in node.redirects.items()
+                    if new.native is None and old.native is not None}  # fmt: skip
         for new, value in zip(self.graph.outputs, self.old.graph.outputs):
             if new.native is None:
                 replaced.update((new, old) for old in origins(new) if old.native.reading.native is value)

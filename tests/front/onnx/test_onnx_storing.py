@@ -440,6 +440,22 @@ def test_a_model_in_which_new_nodes_would_be_used_by_nothing_stays() -> None:
     assert bytes_of(native) == bytes_of(once.model)
 
 
+def test_a_norm_that_is_written_out_again_stays() -> None:
+    """Two rules make it, one of what the other made, and a node uses it."""
+    wl = workload(
+        "m = ReduceMean <axes = [-1]> (x) c = Sub (x, m) s = Pow (c, two) v = ReduceMean <axes = [-1]> (s) "
+        "w = Add (v, e) r = Sqrt (w) n = Div (c, r) y = Relu (n)",
+        opset=16, more="float two = {2}, float e = {0.00001}",
+    )  # fmt: skip
+    once = rules.IDIOMS(wl, iterative=True)
+    wl.compare(once).check()
+    assert [value.name for value in once.model.graph[-1].inputs] == ["n"]
+    again = rules.IDIOMS(Workload.from_onnx(once.model), iterative=True)
+    assert not again.trace.firings
+    assert {"layer-norm-centre", "rms-norm"} <= {each.rule for each in again.trace.refused}
+    assert bytes_of(again.model) == bytes_of(once.model)
+
+
 def test_what_others_change_does_not_stay() -> None:
     """The product would stay, but another rule replaces one of its operands."""
     wl = workload("g = Sigmoid (x) y = Mul (x, g) z = Abs (g)", outputs="float[2,3] y, float[2,3] z")
