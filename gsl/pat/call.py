@@ -43,10 +43,9 @@ def is_operator(value: Any) -> bool:
     return isinstance(getattr(value, "spec", None), OpSpec)
 
 
-_NO_FUNCTIONS_OF_MATCHES: Final = frozenset(
-    ("torch", "tvm", "onnx", "onnx_ir", "onnxscript", "gsl.rewrite", "gsl.workload", "gsl.fx")
-)
-"""The packages whose functions, and objects that can be called, take something else than a match."""
+_FRAMEWORKS: Final = frozenset(("torch", "tvm", "onnx", "onnx_ir", "onnxscript"))
+_OF_PROGRAMS: Final = frozenset(("gsl.rewrite.subst", "gsl.rewrite.ruleset", "gsl.workload.workload"))
+"""The modules of what is called with a program or its inputs: rules, sets of rules, and programs themselves."""
 
 
 def takes_match(value: Any) -> bool:
@@ -54,9 +53,10 @@ def takes_match(value: Any) -> bool:
     function of a framework."""
     if not callable(value) or isinstance(value, (type, BuiltinFunctionType, Pattern)) or is_operator(value):
         return False
-    owners = [value] if isinstance(value, (FunctionType, MethodType)) else type(value).__mro__
-    homes = [str(owner.__module__).split(".") for owner in owners]
-    return _NO_FUNCTIONS_OF_MATCHES.isdisjoint(".".join(home[:depth]) for home in homes for depth in (1, 2))
+    if isinstance(value, (FunctionType, MethodType)):
+        return str(value.__module__).partition(".")[0] not in _FRAMEWORKS
+    homes = [kind.__module__ for kind in type(value).__mro__]
+    return not any(home in _OF_PROGRAMS or home.partition(".")[0] in _FRAMEWORKS for home in homes)
 
 
 def instead(value: Any) -> str:
