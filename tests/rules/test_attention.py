@@ -77,9 +77,10 @@ def bloom(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) ->
 
 
 def into_nothing(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
-    """Scores that are written into a tensor of which nothing is read."""
-    scores = torch.baddbmm(torch.empty(B * H, N, M), folded(q), folded(k).mT, beta=0, alpha=0.3).view(B, H, N, M)
-    return (scores + m).softmax(-1) @ v
+    """Scores that are added to a tensor that is not read, as diffusers has it where there is no mask."""
+    nothing = torch.empty(B * H, N, M)
+    scores = torch.baddbmm(nothing, folded(q), folded(k).mT, beta=0, alpha=0.3).view(B, H, N, M)
+    return torch.bmm(folded((scores + m).softmax(-1)), folded(v)).view(B, H, N, D)
 
 
 def grouped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
@@ -162,7 +163,7 @@ SPELLINGS: dict[str, Function] = {
     "a guard for NaN": without_nan(0.0),
     "windows": with_window,
     "biases of places": of_places,
-    "heads in the batch": bloom,
+    "heads in the batch": bloom, "heads in the batch, without a bias": into_nothing,
     "dropout": lambda q, k, v, m: F.dropout((q @ k.mT + m).softmax(-1), 0.1, training=False) @ v,
     "grouped queries": grouped,
     "channels first": lambda q, k, v, m: v.mT @ ((q.mT * 0.3).mT @ k.mT + m).softmax(-1).mT,

@@ -324,7 +324,7 @@ class FxWriter:
 
     def name(self, wanted: str, kind: str = "", target: Any = None) -> str:
         """A name for a new native node that no other has or will have, and that torch leaves as it is."""
-        base = _identifier(wanted) if wanted else self.builder.graph._target_to_str(target if kind else "weight")
+        base = _identifier(wanted or self.builder.graph._target_to_str(target if kind else "weight"))
         name = unique(base, self.is_taken)
         self._used.add(name)
         return name

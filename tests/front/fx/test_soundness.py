@@ -360,6 +360,13 @@ def test_a_name_that_goes_out_of_use_is_not_given_to_another_value() -> None:
     assert torch.allclose(torch.export.unflatten(new.exported)(x), module(x))
 
 
+def test_the_calls_within_a_new_call_get_no_name_that_is_taken() -> None:
+    old = Workload.from_torch(NetOfOne(lambda self, x: (torch.sigmoid(x), torch.relu(x))), (torch.randn(2, 3),))
+    first, second = (Subst(source(X), op.L2Normalize(X, axis=1, eps=1e-6)) for source in (op.ReLU, op.Sigmoid))
+    new = second(first(old))
+    assert len(new.exported.graph.find_nodes(op="call_function", target=torch.ops.aten.clamp_min.default)) == 2
+
+
 def test_a_weight_that_a_called_module_needs_is_kept() -> None:
     module = NetOfOne(lambda self, i: F.linear(self.e(i), self.e.weight * 2.0 * 3.0), e=nn.Embedding(5, 4))
     old = Workload.from_fx(fx.symbolic_trace(module), (torch.tensor([[1, 2]]),))

@@ -366,6 +366,7 @@ SAME: dict[str, list[C]] = {
     "addmm scaled": [c(torch.addmm, v[:1], x, x.T.clone(), beta=2, alpha=3)],
     "baddbmm alone": [c(torch.baddbmm, T(2, 3, 5) * math.nan, batch1, batch2, beta=0, alpha=0.5)],
     "baddbmm": [c(torch.baddbmm, T(2, 3, 5), batch1, batch2), c(aten.baddbmm.default, T(2, 3, 5), batch1, batch2)],
+    "baddbmm that adds nothing": [c(torch.baddbmm, T(2, 3, 5), batch1, batch2, beta=0, alpha=3)],
     "conv": [
         c(F.conv2d, img, kernel, kbias, 2, 1), c(F.conv2d, img, kernel, kbias, stride=(2, 2), padding=(1, 1)),
         c(torch.conv2d, img, kernel, bias=kbias, stride=2, padding=1, dilation=1, groups=1),
