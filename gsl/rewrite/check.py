@@ -203,8 +203,9 @@ class Checker:
     def _moves(self, replacement: Replacement, low: int, last: int, covered: Sequence[Node]) -> None:
         """Refuse a rewrite that would move a read of a tensor across a change of it, or reorder effects.
 
-        The nodes that a match covers, from ``low`` to ``last``, are computed anew where its last node stands. With
-        several outputs, or with operands that stand behind what is replaced, other nodes may change places too.
+        The nodes that a match covers, from ``low`` to ``last``, are computed anew where its last node stands, so a
+        change of other memory than theirs may stand between them. With several outputs, or with operands that stand
+        behind what is replaced, other nodes may change places too.
         """
         high = max([node.index for node in replacement.used], default=last)
         several = len(replacement.old) > 1 or high > last
@@ -213,11 +214,25 @@ class Checker:
         for node in effects[first : bisect_right(effects, max(last, high), key=_index)]:
             if node in covered:  # an exchange, which is replaced, or what the replacement uses
                 continue
+            if not several and self._is_apart(node, covered, replacement.used):
+                continue
             assert node.effect is not None
             raise Refusal(
                 f"%{node.name} has an effect ({node.effect.value}) and stands between the matched nodes, "
                 "which would be moved across it"
             )
+
+    def _is_apart(self, call: Node, covered: Sequence[Node], used: Iterable[Node]) -> bool:
+        """True if a call changes other memory than covered nodes before it, or what else the replacement uses, read."""
+        if call.effect is not Effect.MUTATES:
+            return False
+        operands = {operand for node in covered for operand in node.operands}
+        before = [node for node in covered if node.index < call.index]
+        others = [node for node in used if node not in operands and node not in covered]
+        read = [*before, *(operand for node in before for operand in node.operands), *others]
+        seen, written = (seen_through(nodes, is_view=self.is_view) for nodes in (read, _changed_by(call)))
+        both_given = all(any(map(_is_given, nodes)) for nodes in (seen, written))  # two of them may be one tensor
+        return not both_given and written.keys().isdisjoint(seen)
 
     def _aliases(self, replacement: Replacement, low: int) -> None:
         """Refuse a view in the place of a copy, or the other way round, where its memory is changed later."""
@@ -301,6 +316,11 @@ class Checker:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:
                     self.changed[new] = self.changed[old]
+
+
+def _is_given(node: Node) -> bool:
+    """True for a tensor that the graph is given."""
+    return node.op in LEAVES and not isinstance(node.attrs.get("value"), (bool, int, float, complex))
 
 
 def reused(replacement: Replacement, inner: Iterable[Node]) -> set[Node]:

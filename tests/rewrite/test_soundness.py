@@ -158,6 +158,26 @@ def test_a_read_is_not_moved_across_a_change(effect: Effect) -> None:
     assert ops(new) == ops(graph(make))
 
 
+@pytest.mark.parametrize(
+    ("read", "written", "count"),
+    [("exp", "sin", 1), ("exp", "y", 1), ("x", "sin", 1), ("x", "y", 0), ("exp", "exp", 0)],
+)
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_read_is_moved_across_a_change_of_other_memory(read: str, written: str, count: int, seen: bool) -> None:
+    """Two inputs may be one tensor."""
+
+    def make(b: Builder) -> list[Node]:
+        first, second = b.input("x", 4), b.input("y", 4)
+        nodes = {"x": first, "y": second, "exp": b.call("exp", first), "sin": b.call("sin", second)}
+        relu = b.call("nn.relu", b.call("reshape", nodes[read], newshape=(4,)) if seen else nodes[read])
+        place = b.call("reshape", nodes[written], newshape=(2, 2)) if seen else nodes[written]
+        changed = b.call(opaque_add_, place, b.call("cos", place), effect=Effect.MUTATES)
+        return [b.call("negative", relu), changed, *list(nodes.values())[2:]]
+
+    rule = Subst(-op.ReLU(x), op.Minimum(-x, pat.Const(0.0)), name="neg")
+    assert rewritten(rule, graph(make), numbers=False)[1].count() == count
+
+
 LEAKY, COPY = Subst(op.LeakyReLU(x, alpha=0.0), op.ReLU(x), name="leaky"), Subst(x + 0.0, x, name="copy")
 
 

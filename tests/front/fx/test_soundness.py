@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from gsl import Subst, Workload, op, pat
+from gsl.rules import IDIOMS
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.compiled import Recorder
 from tests.helpers.nets import NetOfOne
@@ -346,6 +347,35 @@ def test_the_autocast_of_who_rewrites_does_not_count(form: str) -> None:
     assert new.trace.count("joined") == 1
     assert agree(old, new)
     assert {value.dtype for value in new.params.values()} == {torch.float32}
+
+
+def shifted(self: Any, x: torch.Tensor) -> torch.Tensor:
+    """Attention whose mask is filled behind its scores, as torchvision's Swin transformers have it."""
+    q, k, v = self.l(x).chunk(3, -1)
+    scores = (q * 0.5) @ k.mT
+    places = x.new_zeros(6)
+    for number, part in enumerate((slice(-2), slice(-2, -1), slice(-1, None))):
+        places[part] = number
+    mask = places.unsqueeze(0) - places.unsqueeze(1)
+    return (scores + mask.masked_fill(mask != 0, -100.0)).softmax(-1) @ v
+
+
+def overwritten(self: Any, x: torch.Tensor) -> torch.Tensor:
+    """A mask is filled there, and the queries behind the scores."""
+    q, k, v = (x + 1).chunk(3, -1)
+    scores = q @ k.mT
+    mask = x.new_zeros(6, 6)
+    mask[0] = -1.0
+    q[:, 0] = 3.0
+    return (scores + mask).softmax(-1) @ v + q
+
+
+@pytest.mark.parametrize(("function", "count"), [(shifted, 1), (overwritten, 0)])
+def test_attention_is_found_across_a_change_of_other_memory(function: Any, count: int) -> None:
+    old = Workload.from_torch(NetOfOne(function, l=nn.Linear(12, 12)), (torch.randn(2, 6, 12),))
+    new = IDIOMS(old, iterative=True)
+    assert new.op_counts()["nn.attention"] == count
+    assert agree(old, new)
 
 
 # ---------------------------------------------------------------- storing
