@@ -286,14 +286,15 @@ class FxLoader(Loader):
         other = None if call is None else self.reader.form(call)
         if call is not None and other is None:
             form = None
-        rows = None if form is None else form.rows.get(other)
+        pair = None if call is None else (other, _common(node, call))
+        rows = None if form is None else form.rows.get(pair)
         if rows is not None:
             return self._replay(node, rows, call)
         tree = self._grown(node, canon or self.reader.read(node), call, self.values.type(node))
         if tree is None:
             return False
         if form is not None and (other is None or other.is_shared or not form.is_shared):
-            form.rows[other] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
+            form.rows[pair] = recorded(tree.nodes, tree.sources, node.name, _inputs(node, call))
         return True
 
     def _grown(
@@ -464,6 +465,13 @@ def _inputs(node: fx.Node, call: fx.Node | None) -> tuple[fx.Node, ...]:
     if call is None:
         return tuple(node.all_input_nodes)
     return tuple([each for each in dict.fromkeys((*call.all_input_nodes, *node.all_input_nodes)) if each is not call])
+
+
+def _common(node: fx.Node, call: fx.Node) -> tuple[int, ...]:
+    """The places of the operands of one call among those of another one that is read with it; -1 for those that are
+    none of them. Two calls of one form each, ``x @ y.T`` and ``x @ x.T``, are not alike."""
+    places = {operand: place for place, operand in enumerate(call.all_input_nodes)}
+    return tuple([places.get(operand, -1) for operand in node.all_input_nodes])
 
 
 def _is_tuple(view: Node) -> bool:

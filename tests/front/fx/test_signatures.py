@@ -67,6 +67,21 @@ def test_constants_that_are_equal_but_of_other_types_are_told_apart() -> None:
     assert all(map(torch.equal, old(x), Scaled()(x)))
 
 
+@pytest.mark.parametrize("order", ["xx xy yx yy", "xy xx yx", "yx yy xx xy"])
+@pytest.mark.parametrize("bias", [False, True])
+def test_linear_layers_of_one_tensor_and_of_two_are_told_apart(order: str, bias: bool) -> None:
+    """A decomposed export transposes the weight in a call of its own, and both calls are read as one."""
+
+    class Products(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            pairs = [({"x": x, "y": y}[left], {"x": x, "y": y}[right]) for left, right in order.split()]
+            return tuple([torch.addmm(y[0], a, b.t()) if bias else a @ b.t() for a, b in pairs])
+
+    program = torch.export.export(Products(), (torch.randn(3, 3), torch.randn(3, 3))).run_decompositions()
+    layers = [node for node in Workload.from_exported(program).graph if node.op == "nn.dense"]
+    assert ["".join(operand.name for operand in node.operands) for node in layers] == order.split()
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
