@@ -533,6 +533,35 @@ def add_leading() -> RuleSides:
     return out, by_heads(x, out) + by_heads(y, out), fits & (x.shape[0] == y.shape[0]), is_last(out)
 
 
+# Bools
+
+
+def are_bools(*tensors: pat.Pattern) -> attr.Expr:
+    """True if the elements of all are True or False."""
+    return attr.all([tensor.dtype == "bool" for tensor in tensors])
+
+
+@rule()
+def bits_of_bools() -> RuleSides:
+    """x & y = x ∧ y, x | y = x ∨ y and x ^ y = x ⊻ y
+
+    For bools, of which torch's operators work on bits and ONNX's are logical.
+    """
+    x, y = pat.Wildcard(), pat.Wildcard()
+    bits = pat.Alt(op.BitwiseAnd(x, y), op.BitwiseOr(x, y), op.BitwiseXor(x, y))
+    return bits, pat.Match(bits, [op.LogicalAnd(x, y), op.LogicalOr(x, y), op.LogicalXor(x, y)]), are_bools(x, y)
+
+
+@rule()
+def bits_not_of_bools() -> RuleSides:
+    """~x = ¬x
+
+    For bools.
+    """
+    x = pat.Wildcard()
+    return op.BitwiseNot(x), op.LogicalNot(x), are_bools(x)
+
+
 # Bounds
 
 
@@ -556,10 +585,9 @@ NORMAL = RuleSet(
         layout.dispatch_tuple, layout.split_concat, layout.split_concat_variadic, layout.concat_concat,
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, where_true, where_false, lent_shape, reduce_keepdims,
-        einsum_product, power_two, multiply_same, sum_mean, clip_clip,
-        matmul_transposed, matmul_repeated, matmul_single, linear_bias, conv_bias,
-        dense_leading, matrix_leading, bias_leading, batch_leading, transpose_leading,
-        softmax_leading, scale_leading, add_leading,
+        einsum_product, power_two, multiply_same, sum_mean, clip_clip, bits_of_bools, bits_not_of_bools,
+        matmul_transposed, matmul_repeated, matmul_single, linear_bias, conv_bias, dense_leading, matrix_leading,
+        bias_leading, batch_leading, transpose_leading, softmax_leading, scale_leading, add_leading,
     ],
     tidy=True,
 )  # fmt: skip

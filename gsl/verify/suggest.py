@@ -268,6 +268,7 @@ def _values(match: Match, passing: Sequence[Match], pattern: Pattern, name: str)
     if isinstance(pattern, Const):
         yield SideCondition(pattern.value > 0, f"{name}.value > 0", 3)
         yield SideCondition(pattern.value != 0, f"{name}.value != 0", 3)
+        yield SideCondition(pattern.value <= 1, f"{name}.value <= 1", 4)
         yield SideCondition(pattern.value == 1, f"{name}.value == 1", 5)
     if node.op not in TABLE:
         return

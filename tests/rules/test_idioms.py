@@ -100,6 +100,8 @@ OTHERS: dict[str, tuple[Function, str]] = {
     "hardswish, factor": (lambda x: nn.functional.relu6(x + 3) * x * (1 / 6), "hardswish"),
     "hardswish, of hardsigmoid": (lambda x: nn.functional.hardsigmoid(x) * x, "hardswish"),
     "hardswish, between 0 and 1": (lambda x: x * (x * (1 / 6) + 0.5).clamp(0, 1), "hardswish"),
+    "leaky relu": (lambda x: torch.where(x >= 0, x, 1.5 * x), "nn.leaky_relu"),
+    "leaky relu, the larger one": (lambda x: torch.maximum(0.2 * x, x), "nn.leaky_relu"),
     "elu": (lambda x: torch.relu(1 - torch.exp(x)) * -0.5 + torch.relu(x), "elu"),
     "selu": (lambda x: 1.0507009873554805 * (-1.6732632423543772 * torch.relu(1 - x.exp()) + torch.relu(x)), "selu"),
     "log-softmax": (lambda x: x - torch.logsumexp(x, -1, keepdim=True), "nn.log_softmax"),
@@ -188,6 +190,25 @@ def test_the_constants_of_relax_are_those_of_the_rules(name: str) -> None:
     becomes(wl, {"gelu"})
 
 
+@pytest.mark.parametrize(
+    ("module", "op"),
+    [(nn.Hardsigmoid(), "hardsigmoid"), (nn.Hardswish(), "hardswish"), (nn.SELU(), "selu"), (nn.PReLU(), "nn.prelu"),
+     (nn.PReLU(6, 0.3), "nn.prelu")],
+    ids=str,
+)  # fmt: skip
+def test_decomposed_activation(module: nn.Module, op: str) -> None:
+    example = (torch.linspace(-5, 5, 2 * 6 * 4).reshape(2, 6, 4),)
+    exported = torch.export.export(module.eval(), example).run_decompositions()
+    assert op not in Workload(exported).op_counts()
+    becomes(Workload(exported), {op})
+
+
+@pytest.mark.parametrize("shape", [(4,), (1, 1, 4), (2, 1, 1), (2, 6, 1)])
+def test_slopes_that_are_not_those_of_channels(shape: tuple[int, ...]) -> None:
+    wl = workload(lambda x, w: torch.where(x > 0, x, w * x), (2, 6, 4), shape)
+    assert "nn.prelu" not in IDIOMS(wl, iterative=True).op_counts()
+
+
 SOFT: dict[str, tuple[Function, str]] = {
     "mish": (nn.functional.mish, "mish"),
     "softplus": (nn.functional.softplus, "softplus"),
@@ -271,6 +292,11 @@ LOOKS_LIKE: dict[str, Function] = {
     "another constant": lambda x: 0.5 * x * (1 + torch.erf(x / 1.5)),
     "no half": lambda x: x * (1 + torch.erf(x / math.sqrt(2))),
     "another factor": lambda x: 0.5 * x * (1 + torch.tanh(K * (x + 0.05 * x.pow(3)))),
+    "the larger one by more than 1": lambda x: torch.maximum(x, 1.5 * x),
+    "the smaller one": lambda x: torch.minimum(x, 0.5 * x),
+    "leaky where it is positive": lambda x: torch.where(x > 0, 0.2 * x, x),
+    "leaky below another number": lambda x: torch.where(x > 1, x, 0.2 * x),
+    "another shift": lambda x: nn.functional.relu6(x + 2) / 6,
     "elu of something else": lambda x: torch.relu(x + 1) + torch.relu(1 - x.exp()) * -1.0,
     "no finite alpha": lambda x: torch.relu(x) + torch.relu(1 - x.exp()) * math.inf,
     "quick gelu": lambda x: x * torch.sigmoid(1.702 * x),

@@ -129,6 +129,21 @@ def test_a_linear_layer_as_an_einsum_is_a_product_with_a_matrix(equation: str, s
     before.compare(after, example).check()
 
 
+def test_torch_works_on_the_bits_of_bools() -> None:
+    """So they are read in torch and Relax; ONNX has logical operators for them, and others for bits."""
+
+    class Within(torch.nn.Module):
+        def forward(self, x: torch.Tensor, n: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return ~(x > 0) & (x < 1) | (x > 3) ^ (x > 2), ~(n & 3)
+
+    example = (torch.linspace(-4, 4, 6), torch.arange(6))
+    before = Workload.from_torch(Within(), example)
+    after = NORMAL(before, iterative=True)
+    logical = {"logical_not": 1, "logical_and": 1, "logical_or": 1, "logical_xor": 1}
+    assert after.op_counts() == logical | {"greater": 3, "less": 1, "bitwise_and": 1, "bitwise_not": 1}
+    before.compare(after, example).check()
+
+
 @pytest.mark.parametrize(("shape", "found"), [((6, 1, 1), 1), ((1, 6, 1, 1), 1), ((1, 1, 6), 0), ((2, 6, 1, 1), 0)])
 def test_a_weight_of_the_channels_is_the_bias_of_a_convolution(shape: tuple[int, ...], found: int) -> None:
     class Shifted(torch.nn.Module):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from gsl import attr, op, pat
-from gsl.rules.common import FLOATS, RuleSides, rule
+from gsl.rules.common import FLOATS, RuleSides, channel_wise, ones, rule, same_dtype
 
 
 def is_float(x: pat.Pattern) -> attr.Expr:
@@ -161,6 +161,31 @@ def hardswish_clip() -> RuleSides:
     return pat.Alt(whole / 6, whole * (1 / 6), x * part, x * op.Hardsigmoid(x)), op.Hardswish(x), is_float(x)
 
 
+@rule(extern_use=False)
+def prelu_where() -> RuleSides:
+    """where(x > 0, x, x · w) = prelu(x; w)
+
+    For floats of one dtype, with a slope for each channel on axis 1, or one for all. Torch decomposes it so.
+    """
+    x, w = pat.Wildcard(), pat.Wildcard()
+    alike = channel_wise(w, x) | (w.shape == ones(x.shape))
+    source = op.Where(op.Greater(x, 0), x, x * w)
+    return source, op.PReLU(x, op.Reshape(w, newshape=(-1,))), is_float(x) & same_dtype(x, w) & alike
+
+
+@rule(extern_use=False)
+def leaky_relu_product() -> RuleSides:
+    """where(x > 0, x, x · c) = leaky_relu(x; c), and max(x, x · c) where 0 < c ≤ 1
+
+    For floats and a finite number c, with x ≥ 0 too.
+    """
+    x, c = pat.Wildcard(), pat.Const(ndim=0)
+    below = x * c
+    source = pat.Alt(op.Where(op.Greater(x, 0) | op.GreaterEqual(x, 0), x, below), op.Maximum(x, below))
+    number = attr.Match(source, [abs(c.value) < math.inf, (c.value > 0) & (c.value <= 1)])
+    return source, op.LeakyReLU(x, alpha=c.value), is_float(x) & number
+
+
 def elu_of(x: pat.Pattern, factor: pat.Pattern | float) -> pat.Pattern:
     """relu(x) + c · relu(1 - exp(x)), in which one term is always 0."""
     return op.ReLU(x) + op.ReLU(1 - op.Exp(x)) * factor
@@ -180,10 +205,10 @@ def elu_relu() -> RuleSides:
 def selu_elu() -> RuleSides:
     """1.0507 · elu(x) = selu(x), where the alpha of elu is 1.67326
 
-    For floats, with elu written out. TVM's importer of ONNX writes it so.
+    For floats, with elu written out, as TVM's importer of ONNX writes it, or called, as torch decomposes it.
     """
-    x = pat.Wildcard()
-    return elu_of(x, -1.6732632423543772) * 1.0507009873554805, op.SELU(x), is_float(x)
+    x, alpha = pat.Wildcard(), 1.6732632423543772
+    return (elu_of(x, -alpha) | op.ELU(x, alpha=alpha)) * 1.0507009873554805, op.SELU(x), is_float(x)
 
 
 @rule(extern_use=False)
@@ -230,5 +255,6 @@ def log_softmax_sum() -> RuleSides:
 
 RULES = (
     gelu_erf, gelu_tanh, sigmoid_exp, silu_sigmoid, softplus_log, softplus_scaled, mish_softplus, relu_clip,
-    hardsigmoid_clip, hardswish_clip, selu_elu, elu_relu, softmax_exp, softmax_rescaled, log_softmax_sum,
+    hardsigmoid_clip, hardswish_clip, prelu_where, leaky_relu_product, selu_elu, elu_relu, softmax_exp,
+    softmax_rescaled, log_softmax_sum,
 )  # fmt: skip

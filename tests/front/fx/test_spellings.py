@@ -273,6 +273,7 @@ SAME: dict[str, list[C]] = {
     ],
     "gelu tanh": [c(F.gelu, x, approximate="tanh"), c(aten.gelu.default, x, approximate="tanh")],
     "elu": [c(F.elu, x, 0.5), c(F.elu, x, alpha=0.5, inplace=False), c(aten.elu.default, x, 0.5)],
+    "scaled elu": [c(aten.elu.default, x, 0.5, 2.0), c(aten.elu.default, x, alpha=0.5, scale=2.0, input_scale=1)],
     "silu": [c(F.silu, x), c(F.silu, x, inplace=True), c(aten.silu.default, x), c(aten.silu_.default, x)],
     "hardswish": [c(F.hardswish, x), c(aten.hardswish.default, x), c(aten.hardswish_.default, x)],
     "softplus": [c(F.softplus, x, 2), c(F.softplus, x, beta=2, threshold=20), c(aten.softplus.default, x, 2.0)],

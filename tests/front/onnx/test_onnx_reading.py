@@ -47,6 +47,23 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         {"body": "low = ReduceMin<keepdims: int = 0>(x) y = Clip(x, low)"},
         "%low: float32[] = min(%x)\n%y: float32[2, 3] = onnx::Clip(%x, %low)",
     ),
+    "slopes of channels": (
+        {"body": "y = PRelu(x, s)", "inputs": "float[2,3,4] x", "outputs": "float[2,3,4] y",
+         "more": "float[1,3,1] s = {1, 2, 3}"},
+        "%s: float32[1, 3, 1] = param\n%reshape: float32[3] = reshape(%s, newshape=(3,))\n"
+        "%y: float32[2, 3, 4] = nn.prelu(%x, %reshape)",
+    ),
+    "one slope": (
+        {"body": "y = PRelu(x, s)", "inputs": "float[2,3,4] x", "outputs": "float[2,3,4] y",
+         "more": "float[1,1,1] s = {0.5}"},
+        "%s: float32[1, 1, 1] = param\n%reshape: float32[1] = reshape(%s, newshape=(1,))\n"
+        "%y: float32[2, 3, 4] = nn.prelu(%x, %reshape)",
+    ),
+    "slopes of two axes": (
+        {"body": "y = PRelu(x, s)", "inputs": "float[2,3,4] x", "outputs": "float[2,3,4] y",
+         "more": "float[1,3,4] s = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}"},
+        "%s: float32[1, 3, 4] = param\n%y: float32[2, 3, 4] = onnx::PRelu(%x, %s)",
+    ),
     "axes as an operand": (
         {"body": "y = ReduceMean<keepdims: int = 1>(x, axes)", "outputs": "float[2,1] y",
          "more": "int64[1] axes = {-1}"},

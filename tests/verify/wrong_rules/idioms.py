@@ -6,7 +6,7 @@ import math
 
 from gsl import attr, op, pat
 from gsl.rules.common import HALF_DTYPES, RuleSides, channel_wise, precise, same_dtype, same_type
-from gsl.rules.idioms.activations import elu_of, gelu_of
+from gsl.rules.idioms.activations import elu_of, gelu_of, hard_of
 from gsl.rules.idioms.norms import last_axes, over_root
 from tests.verify.wrong_rules.table import wrong
 
@@ -201,6 +201,28 @@ def _() -> RuleSides:
     """nothing added to what is clipped"""
     x = pat.Wildcard()
     return (x * op.ReLU6(x)) / 6, op.Hardswish(x), precise(x)
+
+
+@wrong("hardsigmoid-clip", condition="", examples=20)
+def _() -> RuleSides:
+    """not divided"""
+    x = pat.Wildcard()
+    return hard_of(x), op.Hardsigmoid(x), precise(x)
+
+
+@wrong("prelu-where", examples=60)
+def _() -> RuleSides:
+    """slopes along any axis"""
+    x, w = pat.Wildcard(ndim=3), pat.Wildcard(ndim=3)
+    source = op.Where(op.Greater(x, 0), x, x * w)
+    return source, op.PReLU(x, op.Reshape(w, newshape=(-1,))), precise(x) & same_dtype(x, w)
+
+
+@wrong("leaky-relu-product", condition="c.value <= 1", examples=20)
+def _() -> RuleSides:
+    """the larger one by any number"""
+    x, c = pat.Wildcard(), pat.Const(ndim=0)
+    return op.Maximum(x, x * c), op.LeakyReLU(x, alpha=c.value), precise(x)
 
 
 @wrong("elu-relu", condition="", examples=20)

@@ -58,6 +58,21 @@ def _() -> RuleSides:
     return total / pat.Const(x.shape[0]), mean, precise(x) & (x.shape[0] > 0)
 
 
+@wrong("bits-of-bools", condition="")
+def _() -> RuleSides:
+    """integers too"""
+    x, y = pat.Wildcard(), pat.Wildcard()
+    both = op.BitwiseAnd(x, y)
+    return both, op.Cast(op.LogicalAnd(x, y), dtype=both.dtype)
+
+
+@wrong("bits-not-of-bools", condition="")
+def _() -> RuleSides:
+    """integers too"""
+    x = pat.Wildcard()
+    return op.BitwiseNot(x), op.Cast(op.LogicalNot(x), dtype=x.dtype)
+
+
 @wrong("clip-clip", condition="")
 def _() -> RuleSides:
     """the upper bound forgotten"""

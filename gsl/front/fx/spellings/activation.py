@@ -35,8 +35,13 @@ CAST_METHODS: Final = {
 
 
 def _elu(c: BoundCall) -> Canon:
-    unread_unless(c.scale == 1 and c.input_scale == 1)
-    return Canon("elu", (tensor(c, c.input),), {"alpha": real(c.alpha)})
+    """Torch decomposes ``selu`` into an ``elu`` times a number; halves are multiplied in float32."""
+    unread_unless(c.input_scale == 1)
+    found = Canon("elu", (tensor(c, c.input),), {"alpha": real(c.alpha)})
+    if c.scale == 1:
+        return found
+    unread_unless(c.typed(c.input).dtype in ("float32", "float64"))
+    return Canon("multiply", (found, real(c.scale)))
 
 
 def _gelu(c: BoundCall) -> Canon:

@@ -231,11 +231,14 @@ def _prelu(w: OnnxLowering, data: Any, alpha: Any, axis: int) -> Any:
 
 
 def _read_prelu(r: OnnxCall) -> Canon:
+    """Torch exports the slopes of its channels as (1, channels, 1, …)."""
     shape, slope = r.type(0).shape, r.type(1).shape
     if slope == (1,):
         return Canon("nn.prelu", r.inputs)
-    axis = len(shape) - len(slope)
-    unread_unless(axis >= 0 and len(slope) > 0 and slope == (shape[axis],) + (1,) * (len(slope) - 1))
+    while len(slope) > 1 and slope[0] == 1:
+        slope = slope[1:]
+    axis = len(shape) - len(slope) if slope != (1,) else 1
+    unread_unless(axis >= 0 and len(slope) > 0 and slope in ((1,), (shape[axis],) + (1,) * (len(slope) - 1)))
     alpha = r.vector(r.inputs[1])
     if alpha is None:
         alpha = Canon("reshape", r.inputs[1:], {"newshape": slope[:1]})
