@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping
+from string import ascii_letters
 from typing import Any, Final
 
 from gsl.graph.types import Dim, SymDim, TensorType, TupleType, dtype_name
@@ -169,10 +170,25 @@ def one_of(*words: str) -> Normaliser:
 
 
 def equation(value: Any, types: Types = ()) -> str:
-    """An equation of einsum, without spaces."""
+    """An equation of einsum with its result, without spaces, whose indices are called a, b, c, … as they come.
+
+    A result that is left out has the indices that stand once, in alphabetical order. Where there are large and small
+    letters, libraries differ in that order, and the equation stays as it is.
+    """
     if not isinstance(value, str):
         raise wrong(value, "an equation like 'ij,jk->ik'")
-    return value.replace(" ", "")
+    text = value.replace(" ", "")
+    operands, arrow, result = text.partition("->")
+    indices = operands.replace(",", "").replace("...", "")
+    if not (indices.isascii() and indices.isalpha()):
+        return text
+    if not arrow:
+        if not (indices.islower() or indices.isupper()):
+            return text
+        dots = "..." if "..." in operands else ""
+        result = dots + "".join(sorted(index for index in indices if indices.count(index) == 1))
+    names = dict(zip(dict.fromkeys(indices), ascii_letters))
+    return "".join(names.get(sign, sign) for sign in f"{operands}->{result}")
 
 
 # Attributes of a few values

@@ -129,6 +129,22 @@ def test_a_linear_layer_as_an_einsum_is_a_product_with_a_matrix(equation: str, s
     before.compare(after, example).check()
 
 
+@pytest.mark.parametrize("equation", ["bij,bjk->bik", "nxy, nyz -> nxz", "aij,ajk"])
+def test_letters_of_an_einsum_are_those_of_a_rule_or_others(equation: str) -> None:
+    class Within(torch.nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return torch.einsum(equation, x, y).relu()
+
+    x, y = pat.Wildcard(), pat.Wildcard()
+    rule = Subst(op.Einsum(pat.Tuple(x, y), equation="bij,bjk->bik"), op.Matmul(x, y), name="einsum")
+    before = Workload.from_torch(Within(), (torch.randn(2, 3, 4), torch.randn(2, 4, 5)))
+    if "->" in equation:
+        assert rule(before).op_counts() == {"matmul": 1, "nn.relu": 1}
+        before.compare(rule(before)).check()
+    else:
+        assert not rule(before).trace.count()  # the sum over a has no index a in its result
+
+
 def test_torch_works_on_the_bits_of_bools() -> None:
     """So they are read in torch and Relax; ONNX has logical operators for them, and others for bits."""
 

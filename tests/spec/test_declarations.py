@@ -263,3 +263,19 @@ def test_errors(name: str, given: dict[str, Any], types: tuple[Any, ...], text: 
 def test_an_unknown_attribute_is_a_key_error() -> None:
     with pytest.raises(KeyError, match="stride"):
         spec_of("conv2d").complete({"stride": 1}, ())
+
+
+@pytest.mark.parametrize(
+    ("equation", "form"),
+    [("bij, bjk -> bik", "abc,acd->abd"), ("nxy,nyz->nxz", "abc,acd->abd"), ("kj,ji", "ab,bc->ca"),
+     ("...ij->...ji", "...ab->...ba"), ("...ij,jk", "...ab,bc->...ac"), ("ii", "aa->"), ("i,i->", "a,a->"),
+     ("->", "->"), (",->", ",->"), ("Bij,Bjk->Bik", "abc,acd->abd"), ("Bi,ij", "Bi,ij"), ("i1->1i", "i1->1i")],
+)  # fmt: skip
+def test_equations_that_differ_in_letters_have_one_form(equation: str, form: str) -> None:
+    einsum = spec_of("einsum")
+    assert einsum.normalise("equation", equation, (None,)) == form
+    assert einsum.normalise("equation", form, (None,)) == form
+    if "." not in form and form[0].isalpha() and "1" not in form:
+        operands = [torch.randn([2 + ord(index.lower()) % 5 for index in term if index != "."])
+                    for term in equation.replace(" ", "").partition("->")[0].split(",")]  # fmt: skip
+        assert torch.equal(torch.einsum(equation, *operands), torch.einsum(form, *operands))

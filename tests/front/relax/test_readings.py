@@ -159,7 +159,7 @@ READ: list[tuple[Any, str]] = [
     (R.cumsum(BYTES, 0), "cumsum(n, axis=0, dtype='int32')"),
     # products
     (R.matmul(X, W.__class__("w45", relax.TensorType((4, 5), "float32"))), "matmul(x, w45)"),
-    (R.einsum([X, X], "bik,bjk->bij"), "einsum((x, x), equation='bik,bjk->bij')"),
+    (R.einsum([X, X], "bik,bjk->bij"), "einsum((x, x), equation='abc,adc->abd')"),
     (lambda s: R.matmul(X, s.bind("t", R.permute_dims(W))), "nn.dense(x, w)"),
     (lambda s: R.matmul(V, s.bind("t", R.permute_dims(W, [-1, 0]))), "nn.dense(v, w)"),
     (lambda s: R.matmul(X, s.bind("u", s.bind("t", R.permute_dims(W, [1, 0])))), "nn.dense(x, w)"),

@@ -143,7 +143,7 @@ READ: list[tuple[Callable[[], Any], str]] = [
      "nn.bias_add(nn.dense(a, n), u, axis=2)"),
     (lambda: nn.dense(V.m, V.n) + c(np.ones((1, 5))), "add(nn.dense(m, n), const(float32, (1, 5)))"),
     (lambda: relay.exp(nn.dense(V.m, V.n)) + V.u, "add(exp(nn.dense(m, n)), u)"),
-    (lambda: relay.einsum([V.m, V.n], "ij, kj -> ik"), "einsum((m, n), equation='ij,kj->ik')"),
+    (lambda: relay.einsum([V.m, V.n], "ij, kj -> ik"), "einsum((m, n), equation='ab,cb->ac')"),
     (lambda: nn.conv2d(V.x, V.w), "nn.conv2d(x, w)"),
     (lambda: nn.conv2d(V.x, V.w, padding=1, channels=6, kernel_size=3, out_dtype="float32"),
      "nn.conv2d(x, w, padding=(1, 1, 1, 1))"),
