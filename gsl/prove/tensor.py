@@ -149,6 +149,10 @@ class DType(Whole):
 
 
 
+MOST_FACTORS = 8
+"""The largest power of an attribute that is written out."""
+
+
 class Real:
     """An attribute that is a real number of which nothing is known, or what is computed of one."""
 
@@ -167,6 +171,14 @@ class Real:
     __sub__, __rsub__ = operator(lambda algebra, a, b: algebra.add(a, algebra.negative(b)))
     __mul__, __rmul__ = operator(TermAlgebra.times)
     __truediv__, __rtruediv__ = operator(lambda algebra, a, b: algebra.times(a, algebra.inverse(b)))
+
+    def __pow__(self, exponent: Any) -> Any:
+        if type(exponent) is not int or abs(exponent) > MOST_FACTORS:
+            return NotImplemented
+        power = Real(constant(1), self.algebra)
+        for _ in range(abs(exponent)):
+            power = power * self
+        return 1 / power if exponent < 0 else power
 
     def __neg__(self) -> Real:
         return Real(self.algebra.negative(self.value), self.algebra)

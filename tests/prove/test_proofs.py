@@ -384,6 +384,15 @@ def test_attributes_and_operators_that_are_equal_are_used() -> None:
         assert isinstance(prove(rule), Proof), rule.name
 
 
+def test_powers_of_a_number() -> None:
+    x, c = pat.Wildcard(), pat.Const(ndim=0)
+    for source, factor in ((x / c, c.value**-1), ((x * c) * c, c.value**2), ((x / c) / c, c.value**-2)):
+        found = prove(Subst(source, x * pat.Const(factor), name="power"))
+        assert isinstance(found, Proof), str(found)
+    assert isinstance(prove(Subst((x * c) * c, x * pat.Const(c.value**3), name="cube")), NoProof)
+    assert isinstance(prove(Subst(x * c, x * pat.Const(c.value**99), name="high")), NoProof)
+
+
 def test_a_tensor_of_nothing_may_have_any_shape() -> None:
     zeros = op.Zeros()
     assert isinstance(prove(Subst(op.Negative(zeros), zeros)), Proof)
