@@ -184,7 +184,7 @@ class Solver:
         goal = goal.with_dtype(dtype if dtype is not None else goal.dtype)
         ndim: Any = goal.rank
         parts: list[tuple[Any, Any]] = []
-        for part, value in self.demands.given(draft, "shape"):
+        for part, value in self._given_sizes(draft):
             if part is None:
                 goal = goal.and_shape(value)
                 ndim = len(value)
@@ -199,6 +199,15 @@ class Solver:
         if ndim is not None and goal.rank is None:
             goal = Goal(None, goal.dtype, ndim)
         return self._parts(goal, parts)
+
+    def _given_sizes(self, draft: NodeDraft) -> Iterator[tuple[Any, Any]]:
+        """The given sizes of a draft, of a reshape by its attribute, too, as pairs of a part and a value."""
+        yield from self.demands.given(draft, "shape")
+        if draft.op == "reshape":
+            for part, value in self.demands.given(draft, "newshape"):
+                sizes = value if isinstance(value, tuple) else (value,)
+                if all(isinstance(size, int) and size > 0 for size in sizes):
+                    yield part, value
 
     def _parts(self, goal: Goal, parts: Sequence[tuple[Any, Any]]) -> Goal:
         """A goal with the known single sizes and slices of the shape."""

@@ -173,6 +173,7 @@ def sources() -> dict[str, Callable[[], Subst]]:
     def variadic(least: int = 0) -> pat.Variadic:
         return pat.Variadic(x, templates=[x], min_len=least)
 
+    image = pat.Wildcard(ndim=4)
     matrix, number, whole_number = pat.Wildcard(ndim=2, dtype="float32"), pat.Const(), pat.Wildcard(dtype="int64")
 
     def piece(whole: pat.Pattern, **attrs: Any) -> pat.Pattern:
@@ -243,6 +244,14 @@ def sources() -> dict[str, Callable[[], Subst]]:
         "a slice of a slice": lambda: Subst(piece(piece(matrix)), same),
         "a pixel shuffle": lambda: Subst(
             op.Reshape(op.Transpose(apart := op.Reshape(x), axes=(0, 1, 4, 2, 5, 3))), same, where=apart.ndim == 6
+        ),
+        "a pixel shuffle, by its attribute": lambda: Subst(
+            apart := op.Reshape(image), same,
+            where=[
+                attr.Len(apart.newshape) == 6, apart.newshape[0] == image.shape[0],
+                image.shape[1] == apart.newshape[1] * apart.newshape[2] * apart.newshape[2],
+                apart.newshape[3] == apart.newshape[2], apart.newshape[4:] == image.shape[2:],
+            ],
         ),
         "an integer quotient": lambda: Subst(op.FloorDivide(whole_number, op.FloorMod(x, whole_number)), same),
         "a size of an axis that an attribute tells": lambda: Subst(

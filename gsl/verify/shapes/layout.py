@@ -158,8 +158,9 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     is_given, given = s.given_attr(draft, "newshape")
     plain = is_given and isinstance(given, tuple) and all(isinstance(d, int) and d > 0 for d in given)
     target = tuple(given) if plain else goal.shape
+    is_open = target is None or (target != () and all(size is None for size in target))
     if not x.solved:
-        if target is not None and (not is_given or plain):
+        if target is not None and not is_open and (not is_given or plain):
             filled = tuple([s.size(size) for size in target])
             goal = Goal(filled, goal.dtype)
             draft.sizes = list(filled)
@@ -172,6 +173,8 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         return
     if goal.shape is not None:
         options = [_completed(goal.shape, prod(x.dims))]
+        if goal.shape.count(None) > 1:
+            options += [_refactored(s, x.dims, goal) for _ in range(3)]
     else:
         options = [_refactored(s, x.dims, goal) for _ in range(3)]
         options.append(x.dims)
