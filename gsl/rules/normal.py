@@ -365,6 +365,22 @@ def matmul_single() -> RuleSides:
     return product, product.like(x, alone), is_one, x.shape[:-1] == product.shape[:-1]
 
 
+@rule(extern_use=False)
+def matmul_units() -> RuleSides:
+    """x y = reshape(reshape(x) reshape(y)): axes of size 1 before those of the other operand are no axes of a batch
+
+    Of batches of matrices: one of (1, 4, 7, 5) and (4, 5, 7) is one of (4, 7, 5) and (4, 5, 7). Exporters to ONNX take
+    the reshapes around the products of an attention away where that leaves its axes so.
+    """
+    x, y = pat.Wildcard(), pat.Wildcard()
+    product = op.Matmul(x, y)
+    rank = attr.Cond(x.ndim < y.ndim, x.ndim, y.ndim)
+    ahead = [each.shape[: each.ndim - rank] for each in (x, y)]
+    parts = [op.Reshape(each, newshape=each.shape[each.ndim - rank :]) for each in (x, y)]
+    fits = (rank > 2) & ~(x.ndim == y.ndim) & (attr.prod(ahead[0]) == 1) & (attr.prod(ahead[1]) == 1)
+    return product, op.Reshape(product.like(*parts), newshape=product.shape), fits
+
+
 @rule(priority=1)
 def linear_bias() -> RuleSides:
     """x wᵀ + b = bias_add(x wᵀ, b)
@@ -586,8 +602,8 @@ NORMAL = RuleSet(
         expand_dims_reshape, squeeze_reshape, layout.reshape_reshape, layout.transpose_transpose,
         transpose_reshape, transpose_units, where_broadcast, where_true, where_false, lent_shape, reduce_keepdims,
         einsum_product, power_two, multiply_same, sum_mean, clip_clip, bits_of_bools, bits_not_of_bools,
-        matmul_transposed, matmul_repeated, matmul_single, linear_bias, conv_bias, dense_leading, matrix_leading,
-        bias_leading, batch_leading, transpose_leading, softmax_leading, scale_leading, add_leading,
+        matmul_transposed, matmul_repeated, matmul_single, matmul_units, linear_bias, conv_bias, dense_leading,
+        matrix_leading, bias_leading, batch_leading, transpose_leading, softmax_leading, scale_leading, add_leading,
     ],
     tidy=True,
 )  # fmt: skip

@@ -336,6 +336,20 @@ def test_a_factor_that_is_no_scale_stays(factor: float) -> None:
     assert not IDIOMS(before, iterative=True).trace.firings
 
 
+def test_axes_of_one_element_before_those_of_a_batch_hinder_nothing() -> None:
+    """As exporters to ONNX leave the products of one image, of which they take reshapes away."""
+
+    def function(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+        scores = q.view(1, N, H, D).transpose(1, 2) @ k.mT + m
+        return (scores.view(H, N, M).softmax(-1) @ v).view(1, H, N, D).transpose(1, 2).reshape(1, N, H * D)
+
+    q, k, v, m = given(1)
+    before = Workload.from_exported(exported(function, q.reshape(1, N, H * D), k[0], v[0], m))
+    new = IDIOMS(before, iterative=True)
+    assert new.op_counts()["nn.attention"] == 1
+    before.compare(new).check()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_halves_are_as_precise_as_before(dtype: torch.dtype) -> None:
     def upcast(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, m: torch.Tensor) -> torch.Tensor:

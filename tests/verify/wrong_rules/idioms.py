@@ -6,7 +6,7 @@ import math
 
 from gsl import attr, op, pat
 from gsl.rules.common import HALF_DTYPES, RuleSides, channel_wise, precise, same_dtype, same_type
-from gsl.rules.idioms.activations import elu_of, gelu_of, hard_of
+from gsl.rules.idioms.activations import clipped, elu_of, gelu_of
 from gsl.rules.idioms.norms import last_axes, over_root
 from tests.verify.wrong_rules.table import wrong
 
@@ -196,18 +196,18 @@ def _() -> RuleSides:
     return op.ReLU6(x) / 6, op.Hardsigmoid(x), precise(x)
 
 
+@wrong("hardsigmoid-clip", condition="", examples=20)
+def _() -> RuleSides:
+    """not divided"""
+    x = pat.Wildcard()
+    return clipped(x), op.Hardsigmoid(x), precise(x)
+
+
 @wrong("hardswish-clip", condition="", examples=20)
 def _() -> RuleSides:
     """nothing added to what is clipped"""
     x = pat.Wildcard()
     return (x * op.ReLU6(x)) / 6, op.Hardswish(x), precise(x)
-
-
-@wrong("hardsigmoid-clip", condition="", examples=20)
-def _() -> RuleSides:
-    """not divided"""
-    x = pat.Wildcard()
-    return hard_of(x), op.Hardsigmoid(x), precise(x)
 
 
 @wrong("prelu-where", examples=60)

@@ -108,6 +108,14 @@ def _() -> RuleSides:
     return product, product.like(x, op.Take(single, 0, axis=0)), x.shape[:-1] == product.shape[:-1]
 
 
+@wrong("matmul-units", condition="")
+def _() -> RuleSides:
+    """the first one of several products"""
+    x, y = pat.Wildcard(ndim=4), pat.Wildcard(ndim=3)
+    product = op.Matmul(x, y)
+    return product, op.BroadcastTo(product.like(op.Take(x, 0, axis=0), y), shape=product.shape)
+
+
 @wrong("dense-leading", condition="")
 def _() -> RuleSides:
     """rows taken apart in another order"""
