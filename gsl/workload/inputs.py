@@ -232,7 +232,7 @@ def as_native(value: Any, device: Any = None) -> Any:
 
 
 def misplaced(values: Mapping[str, Any], devices: Mapping[str, Any]) -> str | None:
-    """What to tell of the first input that lies on another device than its own, which is the CPU unless told; ``None``
+    """The message on the first input that lies on another device than its own, which is the CPU unless told; ``None``
     if none does."""
     import torch
 
