@@ -81,7 +81,7 @@ def with_bodies(graph: Graph, bodies: Mapping[Node, Graph]) -> Graph:
             whole = new_node(Node(TUPLE, tuple(made), type=call.type, name=call.name), origin)
             made = [made[field.attrs["index"]] for field in fields]
             old = fields
-            if len(fields) < len(call.users) or call in new.outputs:
+            if not fields or len(fields) < len(call.users) or call in new.outputs:
                 old, made = [*fields, call], [*made, whole]
         splicer.apply(Replacement(old, made), dict.fromkeys((*old, call)))
     splicer.finish()

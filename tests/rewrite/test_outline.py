@@ -227,3 +227,20 @@ def test_a_group_whose_whole_tuple_is_used_becomes_a_tuple(is_output: bool) -> N
     assert [node.op for node in whole.operands] == ["exp", "nn.relu"]
     assert after.outputs[0] is whole.operands[0]
     assert (after.outputs[1] if is_output else after.outputs[1].operands[0]) is whole
+
+
+def test_a_group_that_nothing_uses_is_put_back() -> None:
+    def pair(b: Builder) -> object:
+        x = b.input("x", 2, 3)
+        return [b.call("exp", x), b.call("nn.relu", x)]
+
+    group = Subgraph("pair", graph(pair))
+
+    def calls(b: Builder) -> object:
+        x = b.input("x", 2, 3)
+        b._add(Node(group, (x,), {}, call_type(group.body), name="pair"))
+        return b.call("tanh", x)
+
+    before = graph(calls)
+    assert bodies(before)
+    assert not bodies(expanded(before))
