@@ -207,17 +207,20 @@ def test_where_a_group_may_stand(make: object, error: type[Exception], text: str
         make()  # type: ignore[operator]
 
 
+def two_results(b: Builder) -> object:
+    x = b.input("x", 2, 3)
+    return [b.call("exp", x), b.call("nn.relu", x)]
+
+
+def call_of_pair(b: Builder, x: Node) -> Node:
+    group = Subgraph("pair", graph(two_results))
+    return b._add(Node(group, (x,), {}, call_type(group.body), name="pair"))
+
+
 @pytest.mark.parametrize("is_output", [False, True])
 def test_a_group_whose_whole_tuple_is_used_becomes_a_tuple(is_output: bool) -> None:
-    def pair(b: Builder) -> object:
-        x = b.input("x", 2, 3)
-        return [b.call("exp", x), b.call("nn.relu", x)]
-
-    group = Subgraph("pair", graph(pair))
-
     def calls(b: Builder) -> object:
-        x = b.input("x", 2, 3)
-        call = b._add(Node(group, (x,), {}, call_type(group.body), name="pair"))
+        call = call_of_pair(b, b.input("x", 2, 3))
         first = b.get(call, 0)
         return [first, call if is_output else b.call("concatenate", call, axis=1)]
 
@@ -230,15 +233,9 @@ def test_a_group_whose_whole_tuple_is_used_becomes_a_tuple(is_output: bool) -> N
 
 
 def test_a_group_that_nothing_uses_is_put_back() -> None:
-    def pair(b: Builder) -> object:
-        x = b.input("x", 2, 3)
-        return [b.call("exp", x), b.call("nn.relu", x)]
-
-    group = Subgraph("pair", graph(pair))
-
     def calls(b: Builder) -> object:
         x = b.input("x", 2, 3)
-        b._add(Node(group, (x,), {}, call_type(group.body), name="pair"))
+        call_of_pair(b, x)
         return b.call("tanh", x)
 
     before = graph(calls)
