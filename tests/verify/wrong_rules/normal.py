@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gsl import attr, op, pat
 from gsl.rules.common import RuleSides, channels_first, precise, same_dtype, same_type, weight
-from gsl.rules.normal import by_heads, heads_of, leading
+from gsl.rules.leading import by_heads, heads_of, leading_axes
 from tests.verify.wrong_rules.table import wrong
 
 # What changes nothing
@@ -122,7 +122,7 @@ def _() -> RuleSides:
     x, w = pat.Wildcard(ndim=2), pat.Wildcard()
     product = op.Dense(x, w)
     out = op.Reshape(product, ndim=3)
-    lead = leading(out, product, w.shape[0])
+    lead = leading_axes(out, product, w.shape[0])
     turned = op.Reshape(op.Transpose(x, axes=(1, 0)), newshape=lead + w.shape[1:])
     return out, out.like(product.like(turned, w)), attr.Len(lead) == 2
 
@@ -284,7 +284,7 @@ def _() -> RuleSides:
     x, w = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     product = op.Matmul(x, w)
     out = op.Reshape(product, ndim=3)
-    lead = leading(out, product, w.shape[1])
+    lead = leading_axes(out, product, w.shape[1])
     turned = op.Reshape(op.Transpose(x, axes=(1, 0)), newshape=lead + w.shape[:1])
     return out, out.like(product.like(turned, w)), attr.Len(lead) == 2
 
