@@ -8,7 +8,7 @@ the user demands goes before what is free.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from math import isfinite
 from typing import Any
 
@@ -198,7 +198,7 @@ class Solver:
                 return goal.and_shape(pick(self.choices, shapes))
         if ndim is not None and goal.rank is None:
             goal = Goal(None, goal.dtype, ndim)
-        return self._parts(goal, parts)
+        return self._parts(draft, goal, parts)
 
     def _given_sizes(self, draft: NodeDraft) -> Iterator[tuple[Any, Any]]:
         """The given sizes of a draft, of a reshape by its attribute, too, as pairs of a part and a value."""
@@ -209,15 +209,15 @@ class Solver:
                 if all(isinstance(size, int) and size > 0 for size in sizes):
                     yield part, value
 
-    def _parts(self, goal: Goal, parts: Sequence[tuple[Any, Any]]) -> Goal:
-        """A goal with the known single sizes and slices of the shape."""
+    def _parts(self, draft: NodeDraft, goal: Goal, parts: Sequence[tuple[Any, Any]]) -> Goal:
+        """The goal of a draft, with the known single sizes and slices of the shape."""
         if not parts:
             return goal
         rank = goal.rank
         if rank is None:
             least = max(_reach(part) for part, _ in parts)
-            fitting = [rank for rank in range(least, 2 * MOST_RANK) if all(_fits(rank, *each) for each in parts)]
-            rank = pick(self.choices, fitting[:3])
+            fitting = (rank for rank in range(least, 2 * MOST_RANK) if all(_fits(rank, *each) for each in parts))
+            rank = pick(self.choices, list(islice((rank for rank in fitting if self.allows(draft, rank)), 3)))
         shape = goal.sizes(rank)
         for part, value in parts:
             if part is len:

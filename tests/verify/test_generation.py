@@ -87,6 +87,26 @@ def test_tensors_of_one_rank_have_shapes_that_go_together(make: Callable[..., pa
     assert len(set(map(str, found))) > 60
 
 
+def test_what_follows_from_operands_need_not_be_what_is_wished_for() -> None:
+    """The greatest elements of a sum lack an axis of it, whatever shape the difference of the two is to have."""
+    scores = pat.Wildcard() + pat.Wildcard()
+    shifted = scores - op.Max(scores, axis=(scores.ndim - 1,), keepdims=True)
+    assert len(instances(Subst(op.Softmax(shifted, axis=-1), op.Softmax(scores, axis=-1)), 60)) > 55
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_reshape_keeps_the_axes_that_a_condition_names(more: bool) -> None:
+    """Its other axes are those with which it has as many elements as its operand."""
+    x, y, z = pat.Wildcard(), pat.Wildcard(), pat.Wildcard()
+    product = op.Matmul(x, y)
+    taken = op.Reshape(product)
+    source = op.Softmax(taken + z if more else taken, axis=-1)
+    found = instances(Subst(source, op.Tanh(source), where=taken.shape[-2:] == product.shape[-2:]), 60)
+    assert len(found) > 45
+    shapes = [(node.operands[0].shape, node.shape) for graph in found for node in graph.nodes if node.op == "reshape"]
+    assert len({(len(old), len(new)) for old, new in shapes}) > 4
+
+
 def test_each_of_two_tensors_of_a_rank_may_be_broadcast() -> None:
     x, y = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     found: set[Any] = set()

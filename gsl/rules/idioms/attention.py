@@ -289,7 +289,7 @@ def sides(*steps: ScoresStep, values: int = 1) -> RuleSides:
     conditions = [
         (soft.dtype == q.dtype) | ((soft.dtype == "float32") & attr.In(q.dtype, HALF_DTYPES) & (back.dtype == q.dtype)),
         (product.dtype == q.dtype) | ~scores.masked,  # a mask in a wider dtype would be rounded
-        (lead == before) | ((q.shape[:-2] == before) & (kt.shape[:-2] == before)),
+        (lead == before) | (q.shape[:-2] == kt.shape[:-2]),
         *[(lead == after) | ((each.lead == after) & (weights.shape[-2:] == soft.shape[-2:])) for each in taken],
         *[ndim >= 3 for ndim in (q.ndim, kt.ndim, *(each.ndim for each in taken))],
         *[x.extern_use(False) for x in (product, soft, whole, back, dropped, weights)],
@@ -342,7 +342,7 @@ def sides_with_sink(*steps: ScoresStep) -> RuleSides:
     operands = scores.query, with_zeros(turned(kt)), with_zeros(v), op.Concatenate([whole, sink], axis=3)
     target = op.Attention(*operands, scale=scores.scale)
     conditions = [
-        (shape == product.shape) & same_dtype(q, kt, v, sink, product),
+        (shape == product.shape) & (sink.shape[3] == 1) & same_dtype(q, kt, v, sink, product),
         *[x.extern_use(False) for x in (product, joined, logits, soft, weights)],
     ]
     return op.Matmul(weights, v), target, *scores.conditions, *conditions, hides(scores.lows)

@@ -12,7 +12,7 @@ from gsl.graph.node import GETITEM, TUPLE
 from gsl.verify.choices import Dead, pick
 from gsl.verify.draft import ANY, Goal, NodeDraft, meet
 from gsl.verify.shapes.letters import LetterRule, Spelled, sets_of_axes
-from gsl.verify.solve import ShapeRule, Solver
+from gsl.verify.solve import MOST_RANK, ShapeRule, Solver
 
 
 def parts_of(s: Solver, total: int, count: int) -> list[int]:
@@ -171,6 +171,7 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if is_given:
         draft.attrs["newshape"] = s._normal(draft, "newshape", given)
         return
+    goal = _attainable(s, draft, goal, x.dims)
     if goal.shape is not None:
         options = [_completed(goal.shape, prod(x.dims))]
         if goal.shape.count(None) > 1:
@@ -181,12 +182,30 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     s.attr(draft, "newshape", dict.fromkeys(options))
 
 
-def _completed(shape: Sequence[int | None], elements: int) -> tuple[int, ...]:
+def _attainable(s: Solver, draft: NodeDraft, goal: Goal, dims: Sequence[int]) -> Goal:
+    """The goal of a reshape of a tensor with these sizes; where it can't be, what the conditions want alone, of the
+    rank of the tensor or a higher one."""
+    if goal.shape is None or _may_become(goal.shape, prod(dims)):
+        return goal
+    for rank in range(len(dims), MOST_RANK):
+        if s.allows(draft, rank):
+            wanted = s.wanted(draft, Goal(ndim=rank))
+            if _may_become(wanted.sizes(rank), prod(dims)):
+                return wanted
+    return goal
+
+
+def _may_become(shape: Sequence[int | None], elements: int) -> bool:
+    """True if the open sizes of a shape may be such that it has so many elements."""
     known = prod([size for size in shape if size is not None])
-    open_ = [i for i, size in enumerate(shape) if size is None]
-    if known == 0 or elements % known or (not open_ and known != elements):
+    return known > 0 and elements % known == 0 and (None in shape or known == elements)
+
+
+def _completed(shape: Sequence[int | None], elements: int) -> tuple[int, ...]:
+    if not _may_become(shape, elements):
         raise Dead("the numbers of elements differ")
-    rest = elements // known
+    open_ = [i for i, size in enumerate(shape) if size is None]
+    rest = elements // prod([size for size in shape if size is not None])
     return tuple([size if size is not None else rest if i == open_[0] else 1 for i, size in enumerate(shape)])
 
 

@@ -138,7 +138,11 @@ class LetterRule:
             rows = [(term, known[each]) for each, term in zip(owner.operands, terms) if each in known]
             return _agree([*rows, (result, goal)])
 
-        rank = self._rank(s, draft, known[x], fits)
+        ranks = self._ranks(s, draft, known[x], fits)
+        if x.solved and not ranks:  # what was wished for can't be
+            goal = Goal(None, goal.dtype)
+            ranks = self._ranks(s, draft, known[x], fits)
+        rank = pick(s.choices, ranks, ("rank", *ranks))
         draft.wants_ndim = self._result_rank(draft, rank)
         x.wants_ndim = x.wants_ndim if x.solved else rank
         normal = partial(self._normal, draft, rank)
@@ -152,8 +156,8 @@ class LetterRule:
         """True if the axes follow from what is not decided yet, as the rank of a tensor that is made of the operand."""
         return s.demands.binds(draft, self.attribute) and not s.given_attr(draft, self.attribute)[0]
 
-    def _rank(self, s: Solver, draft: NodeDraft, known: Goal, fits: Callable[[int, Any], bool]) -> int:
-        """A rank of the first operand for which some axes give the wanted result."""
+    def _ranks(self, s: Solver, draft: NodeDraft, known: Goal, fits: Callable[[int, Any], bool]) -> list[int]:
+        """The ranks of the first operand for which some axes give the wanted result."""
         is_given, value = s.given_attr(draft, self.attribute)
 
         def is_possible(rank: int) -> bool:
@@ -163,8 +167,7 @@ class LetterRule:
                 return False
             return any(fits(rank, axes) for axes in options)
 
-        ranks = [rank for rank in (self.ranks if known.rank is None else (known.rank,)) if is_possible(rank)]
-        return pick(s.choices, ranks, ("rank", *ranks))
+        return [rank for rank in (self.ranks if known.rank is None else (known.rank,)) if is_possible(rank)]
 
     def _result_rank(self, draft: NodeDraft, rank: int) -> int | None:
         """The rank of the result, if it is the same for all axes."""
