@@ -268,6 +268,10 @@ class Demands:
                 return True
         return False
 
+    def limits(self, draft: NodeDraft, name: str) -> bool:
+        """True if an attribute must be one of some values."""
+        return any(member and part is None for _, part, _, member in self.sources.get((draft, name), ()))
+
     def _found(self, other: Ast, fact: Demand) -> Any:
         value = self._answer(other, fact, _decided_value)
         return self._literal(other, fact) if value is None and isinstance(other, Attribute) else value

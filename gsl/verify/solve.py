@@ -238,7 +238,8 @@ class Solver:
     def is_bound(self, draft: NodeDraft | None) -> bool:
         """True if the shape of a draft is decided, or will follow from a condition of the rule."""
         assert draft is not None
-        return draft.solved or any(self.demands.binds(draft, name) for name in ("shape", "ndim"))
+        bound = any(self.demands.binds(draft, name) for name in ("shape", "ndim"))
+        return draft.solved or bound or self.demands.limits(draft, "shape")
 
     def allows(self, draft: NodeDraft | None, ndim: int) -> bool:
         """True if the conditions of the rule allow a rank of a draft, as far as they are decided."""

@@ -107,6 +107,30 @@ def test_a_reshape_keeps_the_axes_that_a_condition_names(more: bool) -> None:
     assert len({(len(old), len(new)) for old, new in shapes}) > 4
 
 
+def _per_channel(w: pat.Pattern, x: pat.Pattern) -> attr.Expr:
+    ones = attr.Map(x.shape[2:], lambda _: 1)
+    return attr.In(w.shape, (attr.Tuple(x.shape[1]) + ones, attr.Tuple(1, x.shape[1]) + ones))
+
+
+def _of_the_shape(x: pat.Pattern, y: pat.Pattern) -> tuple[pat.Pattern, attr.Expr]:
+    chosen = op.Where(x, x, y)
+    return chosen, chosen.shape == y.shape
+
+
+def _into_groups(x: pat.Pattern, y: pat.Pattern) -> tuple[pat.Pattern, attr.Expr]:
+    groups = op.Reshape(x)
+    return groups + y, (x.ndim > 1) & (x.shape[1] % groups.shape[1] == 0)
+
+
+@pytest.mark.parametrize(("make", "least"), [
+    (lambda x, y: (x * y, _per_channel(y, x)), 30), (lambda x, y: (x / op.Sqrt(y + 1.0), _per_channel(y, x)), 40),
+    (_of_the_shape, 45), (lambda x, y: (op.Matmul(x, y), (x.ndim > 2) & ~(x.ndim == y.ndim)), 45), (_into_groups, 40),
+], ids=["one of two shapes", "within a call", "the shape of the result", "of another rank", "into groups"])  # fmt: skip
+def test_a_condition_on_shapes_counts_when_they_are_drawn(make: Callable[..., Any], least: int) -> None:
+    source, where = make(pat.Wildcard(), pat.Wildcard())
+    assert len(instances(Subst(source, op.Tanh(source), where=where), 60)) > least
+
+
 def test_each_of_two_tensors_of_a_rank_may_be_broadcast() -> None:
     x, y = pat.Wildcard(ndim=2), pat.Wildcard(ndim=2)
     found: set[Any] = set()

@@ -51,7 +51,11 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     Where no shape is wanted of the result, one is drawn now and then, so that none of the operands need have it.
     """
     waiting = [operand for operand in draft.operands if operand is not None and not operand.solved]
-    order = sorted(dict.fromkeys(waiting), key=lambda operand: operand.is_leaf and not s.is_bound(operand))
+    whole = [operand for operand in waiting if s.demands.equate(draft, operand, "shape")]  # as large as the result
+    order = sorted(
+        dict.fromkeys(waiting),
+        key=lambda each: (_waits(s, each), each.is_leaf and not s.is_bound(each), each not in whole),
+    )
     if len(order) > 1 and all(each.is_leaf and s.is_bound(each) for each in order) and s.choices.index(2, "last first"):
         order.reverse()
     is_drawn = False
@@ -62,6 +66,8 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     dtype = None if draft.op in PREDICATES else goal.dtype
     condition = draft.operands[0] if draft.op == "where" else None
     for number, operand in enumerate(order):
+        if number and whole and goal.rank is None:  # the operand before may have decided it
+            goal = s.wanted(draft, goal)
         known = [other for other in draft.operands if other is not None and other.solved and not _is_number(other)]
         shape = broadcast_shape([other.dims for other in known])
         common = sizes_of_result(goal, shape) if shape or goal.rank is not None else None
@@ -78,7 +84,7 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             s.solve(operand, Goal(None, wanted))
             continue
         smaller = common
-        if known or own is None:
+        if operand not in whole and (known or own is None):
             smaller = variant(s, common, goal.rank is None, ("smaller", goal.rank is None))
         if own is None and len(smaller) < (low := s.low_rank(operand)):
             smaller = (*[1] * (low - len(common)), *common)
@@ -87,6 +93,12 @@ def broadcast(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         if own is not None and own.rank is not None:
             smaller = of_rank(own.sizes(own.rank), smaller, common)
         s.solve(operand, Goal(smaller, wanted))
+
+
+def _waits(s: Solver, draft: NodeDraft) -> bool:
+    """True if the shape of a draft, or of one that it is computed of, is one of some that are not decided yet."""
+    found = postorder([draft], lambda each: [o for o in each.operands if o is not None and not o.solved])
+    return any(s.demands.limits(each, "shape") and s.demands.options(each, "shape") is None for each in found)
 
 
 def _is_free(s: Solver, draft: NodeDraft) -> bool:

@@ -152,6 +152,10 @@ def _cuts(sizes: Sequence[int]) -> tuple[int, ...]:
     return tuple(accumulate(sizes))[:-1]
 
 
+_TRIED = 6
+"""The number of shapes of a reshape that are tried."""
+
+
 def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """To the shape that is wanted, or to some shape with as many elements."""
     x = draft.operand(0)
@@ -175,11 +179,16 @@ def reshape(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     if goal.shape is not None:
         options = [_completed(goal.shape, prod(x.dims))]
         if goal.shape.count(None) > 1:
-            options += [_refactored(s, x.dims, goal) for _ in range(3)]
+            options += [_refactored(s, x.dims, goal) for _ in range(_TRIED)]
     else:
-        options = [_refactored(s, x.dims, goal) for _ in range(3)]
+        options = [_refactored(s, x.dims, goal) for _ in range(_TRIED)]
         options.append(x.dims)
-    s.attr(draft, "newshape", dict.fromkeys(options))
+
+    def fits(shape: Sequence[int]) -> bool:
+        draft.sizes = list(shape)
+        return s.demands.holds(draft)
+
+    s.attr(draft, "newshape", dict.fromkeys(options), fits)
 
 
 def _attainable(s: Solver, draft: NodeDraft, goal: Goal, dims: Sequence[int]) -> Goal:

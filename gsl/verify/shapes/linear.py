@@ -80,8 +80,9 @@ def _factors(s: Solver, draft: NodeDraft, goal: Goal) -> None:
             batch = common = sizes_of_result(Goal() if free else Goal(common), shape[:-2])
             if len(common) == len(shape) - 2 and all(size in (None, given) for size, given in zip(common, shape)):
                 batch = variant(s, common, free, "batch")
-            if own.rank is None and operand.is_leaf and not s.allows(operand, len(batch) + 2):
-                batch = common
+            if own.rank is None and operand.is_leaf:
+                options = (batch, common, (1, *common), common[1:]) if free else (batch, common)
+                batch = next((option for option in options if s.allows(operand, len(option) + 2)), common)
         ends = (rows, inner) if operand is a else (inner, columns)
         if own.rank is not None and own.rank >= 2:
             sizes = own.sizes(own.rank)
