@@ -105,6 +105,9 @@ MAX_MATCHES = 1000
 """The number of matches from which on no more are looked at, if one is not refused; and of refusals that are printed.
 """
 
+MAX_STARTS: Final = 10_000
+"""The number of nodes from which a rule without a match is tried again from its other patterns."""
+
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
@@ -194,8 +197,10 @@ def explain(
     )
     if not present:
         return Explanation(rule.title, len(plan.patterns), 0, (), absent, (), hint, rule)
-    anchor = min(present, key=lambda p: len(nodes[p]))
+    anchor, *others = sorted(present, key=lambda p: len(nodes[p]))
     found = _search(rule, graph, plan.start(anchor), nodes[anchor])
+    if not found.matches:
+        found.misses += _further(found.misses, rule, graph, {other: nodes[other] for other in others})
     if found.admitted and (reason := why_kept()):
         found.refuse_admitted(rule, reason)
     misses = [] if found.matches else _nearest(found.misses, nearest)
@@ -208,6 +213,21 @@ def explain(
         ),
         rule, attempt,
     )  # fmt: skip
+
+
+def _further(
+    misses: Sequence[tuple[Miss, Attempt]], rule: Subst, graph: Graph, nodes: Mapping[Pattern, list[Node]]
+) -> list[tuple[Miss, Attempt]]:
+    """The attempts that start at other patterns, and come further than those known, by more than where they start."""
+    best = max((miss.bound for miss, _ in misses), default=0)
+    found: list[tuple[Miss, Attempt]] = []
+    room = MAX_STARTS
+    for anchor, starts in nodes.items():
+        room -= len(starts)
+        if room < 0:
+            break
+        found += _search(rule, graph, rule.plan.start(anchor), starts).misses
+    return [pair for pair in found if pair[0].bound > best + 1]
 
 
 def _nearest(misses: Iterable[tuple[Miss, Attempt]], count: int) -> list[tuple[Miss, Attempt]]:

@@ -506,7 +506,7 @@ DRAWN: dict[str, tuple[Any, Any, list[dict[str, str]], tuple[str, ...], list[str
         ("1 match, each of them refused",),
     ),
     "a start that fails": (
-        lambda: Subst(op.LeakyReLU(op.Abs(x), alpha=0.5), x, name="r"),
+        lambda: Subst(op.LeakyReLU(x, alpha=0.5), x, name="r"),
         of_itself,
         [{"nn.leaky_relu": "!"}, {"nn.leaky_relu": "!"}],
         ("alpha: expected 0.5, found 0.25",),
@@ -547,3 +547,21 @@ def test_what_is_marked_in_a_drawing(name: str) -> None:
 def test_a_drawing_shows_the_neighbours_of_calls_and_not_those_of_inputs() -> None:
     (_, panel) = Subst(op.Abs(op.Exp(x)), x, name="r").explain(graph(of_itself)).visualize().figure.panels
     assert [box.lines[0] for box in panel.diagram.boxes] == ["x", "exp", "abs", "nn.leaky_relu"]
+
+
+def test_the_nearest_attempt_may_start_at_any_pattern() -> None:
+    """A sum is rare in the graph, and so is where the search starts; what differs is above all the rest."""
+    c = pat.Const(ndim=0)
+    rule = Subst(op.Exp(op.Sqrt(op.Abs(op.Tanh(x)))) + c, x, name="r")
+
+    def make(b: Builder) -> list[Any]:
+        data = b.input("x", 4)
+        chain = b.call("exp", b.call("sqrt", b.call("abs", b.call("tanh", data))))
+        tanhs = [b.call("tanh", b.call(name, data)) for name in ("sin", "cos")]
+        others = [b.call(name, part) for part in tanhs for name in ("abs", "sqrt", "exp")]
+        return [b.call("subtract", chain, data), b.call("add", data, tanhs[0]), *others]
+
+    (nearest, *_) = rule.explain(graph(make)).nearest
+    assert (nearest.bound, nearest.what) == (5, "user"), nearest
+    assert "expected add" in nearest.reason
+    assert "found %subtract" in nearest.reason
