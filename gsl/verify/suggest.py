@@ -311,7 +311,9 @@ def _types(match: Match, pattern: Pattern, name: str) -> Iterator[SideCondition]
     for axis in (0, 1, -1):
         yield SideCondition(pattern.shape[axis] == 1, f"{name}.shape[{axis}] == 1", 7)
     yield SideCondition(attr.In(pattern.dtype, FLOATS), f"attr.In({name}.dtype, {FLOATS!r})", 5)
-    yield SideCondition(pattern.dtype != "bool", f'{name}.dtype != "bool"', 5)
+    dtype = match[pattern].dtype
+    for unfit in dict.fromkeys(("bool", *([dtype] if dtype is not None and dtype not in FLOATS else []))):
+        yield SideCondition(pattern.dtype != unfit, f'{name}.dtype != "{unfit}"', 5)
 
 
 def _instances(variadic: Variadic, name: str) -> Iterator[SideCondition]:
@@ -385,6 +387,12 @@ def _assigned(pattern: Pattern, patterns: Sequence[Pattern]) -> str | None:
         return None
     there = [other for other in patterns if other.location == place]
     match statements:
-        case [python.Assign([python.Name(name), *_])] if there[-1] is pattern:
+        case [python.Assign([python.Name(name), *_], value)] if there[-1] is pattern and not _makes_rule(value):
             return name
     return None
+
+
+def _makes_rule(value: python.expr) -> bool:
+    """True if what is assigned is the rule itself, and not a pattern of it."""
+    name = python.unparse(value.func) if isinstance(value, python.Call) else ""
+    return name.rpartition(".")[2] in ("Subst", "RuleSet")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -242,7 +243,8 @@ class Suggestion:
 
     def __str__(self) -> str:
         lines = [f"where={self.text}"]
-        lines += [f"  {name} is {what}" for name, what in self.names.items() if name in self.text]
+        told = [name for name in self.names if re.search(rf"(?<!\.)\b{name}\b", self.text)]
+        lines += [f"  {name} is {self.names[name]}" for name in told]
         lines.append(f"  with it: {self.verdict.title}")
         return "\n".join(lines)
 

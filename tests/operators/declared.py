@@ -29,3 +29,9 @@ def scaled(x: Tensor, *, axis: int = -1) -> tuple[Tensor, Tensor]:
 def gated(x: Tensor, bias: Tensor | None = None, *, mode: str = "relu") -> Tensor:
     y = x if bias is None else x + bias
     return torch.relu(y) * x if mode == "relu" else torch.sigmoid(y) * x
+
+
+@gsl.operator("gsl_tests::turned", x="*b 2*d")
+def turned(x: Tensor) -> Tensor:
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1)

@@ -7,7 +7,7 @@ from tvm import IRModule, relax
 from tvm.script import relax as R
 
 from gsl import Subst, Workload, op, pat
-from tests.operators.declared import gated, rms_norm
+from tests.operators.declared import gated, rms_norm, turned
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +52,14 @@ def test_all_kinds_of_attributes_come_back(module: IRModule) -> None:
         again = Workload.from_relax(new.mod).with_operators(gated)
         (node,) = [node for node in again.graph if node.op == "gsl_tests::gated"]
         assert node.attrs == {"mode": mode}
+
+
+def test_a_meaning_may_have_fields_and_tuples(module: IRModule) -> None:
+    """The halves of a tensor, as rotary embeddings turn them."""
+    x = pat.Wildcard()
+    wl = Workload.from_relax(module)
+    new = Subst(op.ReLU(x), turned(x), where=x.shape[-1] % 2 == 0, name="turn")(wl)
+    assert "gsl_tests::turned(%x)" in new.text()
+    back = turned.lower()(Workload.from_relax(new.mod))
+    assert {"split", "concatenate"} < set(back.op_counts())
+    new.compare(back).check()

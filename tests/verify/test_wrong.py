@@ -18,10 +18,10 @@ import torch
 
 from gsl import Refuted, Subst, Supported, attr, op, pat
 from gsl.match import Match
-from gsl.verify import Verdict, models, verify
+from gsl.verify import Suggestion, Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
 from gsl.verify.mutate import rebuilt
-from gsl.verify.suggest import names_of
+from gsl.verify.suggest import legend, names_of
 from tests.verify.wrong import WRONG, padded_twice
 
 EXAMPLES = 100
@@ -589,3 +589,30 @@ def test_a_factor_of_bools_has_bounds() -> None:
     product = op.Dense(op.Exp(x), mask, out_dtype="float32")
     assert isinstance(verify(Subst(product, product.like(op.Exp(x) * 3.0, mask) / 3.0), max_examples=40), Supported)
     assert isinstance(verify(Subst(product, product.like(x, mask)), max_examples=40, suggest=False), Refuted)
+
+
+def test_the_variable_of_a_rule_is_no_name_of_its_source() -> None:
+    x, a = pat.Wildcard(ndim=0, dtype="float32"), pat.Param(ndim=0, dtype="float32")
+    wrong = Subst(op.ReLU(x * a), op.ReLU(x) * a)
+    assert "wrong" not in names_of(wrong).values()
+
+
+def test_a_suggestion_tells_the_names_that_it_has() -> None:
+    x, a = pat.Wildcard(), pat.Param()
+    mul = x * a
+    rule = Subst(op.ReLU(mul), op.ReLU(x) * a, where=a.ndim == 0)
+    names = legend(rule, names_of(rule))
+    told = Suggestion(None, "attr.In(mul.dtype, ('float32',)) & (mul.a == 1)", names, rule.verify(max_examples=1))
+    assert [line.split()[0] for line in str(told).splitlines()[1:-1]] == ["mul"]
+
+
+def test_integers_that_wrap_are_excluded_by_their_dtype() -> None:
+    """A maximum taken before the factor of 0.5: of bytes the difference wraps."""
+    x, half = pat.Wildcard(), pat.Const(0.5)
+    scaled = x * half
+    most = op.Max(scaled, keepdims=True)
+    rule = Subst(scaled - most, (x - op.Max(x, axis=most.axis, keepdims=True)) * half, name="mul softmax")
+    found = rule.verify(max_examples=80)
+    assert isinstance(found, Refuted)
+    assert found.suggestion is not None
+    assert found.suggestion.text == 'x.dtype != "uint8"'

@@ -17,7 +17,7 @@ from gsl.front.relax.groups import check_attributes
 from gsl.front.relax.load import Loaded
 from gsl.front.relax.opaque import Caller
 from gsl.front.relax.types import Dims, to_relax, type_of
-from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, op_name
+from gsl.graph import INPUT, LEAVES, TUPLE, Node, Op, Type, is_call, op_name
 from gsl.graph.node import Replaced
 from gsl.graph.subgraph import Subgraph, call_type
 from gsl.spec import OperatorName
@@ -47,7 +47,7 @@ class Infer:
             return
         if isinstance(op, OperatorName):
             for node in body_of(Node(op, operands, attrs)).nodes:
-                if node.op not in LEAVES:
+                if is_call(node):
                     self.writable(node.op, node.operands, node.attrs)
             return
         if not isinstance(op, str):
