@@ -616,3 +616,15 @@ def test_integers_that_wrap_are_excluded_by_their_dtype() -> None:
     assert isinstance(found, Refuted)
     assert found.suggestion is not None
     assert found.suggestion.text == 'x.dtype != "uint8"'
+
+
+def test_products_of_whole_numbers_that_come_from_comparisons() -> None:
+    """A one-hot product has rows of zeros for places out of range, of which a lookup has no value."""
+    places, table = pat.Wildcard(dtype="int64", ndim=1), pat.Wildcard(ndim=2)
+    rows = op.Arange(start=0, stop=table.shape[0], step=1)
+    one_hot = op.Cast(op.Equal(op.ExpandDims(places, axis=1), rows), dtype=table.dtype)
+    found = verify(Subst(op.Matmul(one_hot, table), op.Take(table, places, axis=0)), max_examples=60)
+    assert isinstance(found, Refuted)
+    x, y = pat.Wildcard(dtype="float32", ndim=2), pat.Wildcard(dtype="int8", ndim=2)
+    sides = [op.Matmul(op.Cast(op.Greater(x, bound), dtype="int8"), y) for bound in (0.5, 0.25)]
+    assert isinstance(verify(Subst(*sides), max_examples=60), Refuted)

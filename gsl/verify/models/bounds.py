@@ -114,7 +114,7 @@ def _undefined(op: str, operands: Sequence[Any], attrs: Mapping[str, Any]) -> Ro
     there is none."""
     value = meaning(op)(torch, *map(value_of, operands), **attrs)
     doubtful = any(isinstance(x, Rounded) and bool(x.error.isinf().any()) for x in operands)
-    return Rounded(value, torch.where(value.isnan() & (not doubtful), 0.0, torch.inf))
+    return Rounded(value, torch.where(value.isnan() & (not doubtful), 0.0, torch.inf).double())
 
 
 def _known(value: Any, spread: Any, own: Any = 0.0) -> Rounded:
@@ -125,7 +125,7 @@ def _known(value: Any, spread: Any, own: Any = 0.0) -> Rounded:
     """
     error = torch.nan_to_num(spread, nan=torch.inf, posinf=torch.inf)
     if not value.is_floating_point():
-        return Rounded(value, torch.where(error > 0, torch.inf, 0.0))
+        return Rounded(value, torch.where(error > 0, torch.inf, 0.0).double())
     return Rounded(value, error + torch.where(value.isfinite(), own, 0.0))
 
 
