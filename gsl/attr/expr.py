@@ -27,6 +27,7 @@ class Expr:
 
     __slots__ = ("ast",)
     __hash__ = None  # type: ignore[assignment]
+    __array_ufunc__ = None  # so that a number of numpy asks the expression
 
     ast: Ast
 
@@ -106,6 +107,12 @@ class Expr:
 
     def __len__(self) -> NoReturn:
         raise PatternTypeError.here(f"the length of {self!r} is not known before a match: write attr.Len(…)")
+
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        raise PatternTypeError.here(
+            f"numpy's {function.__name__} has no value of {self!r} before a match: write an expression, such as "
+            "attr.prod, attr.Sum, attr.max, attr.Tuple, or a function of the match, in where= or as the target"
+        )
 
     def _no_number(self, *_: Any) -> NoReturn:
         raise PatternTypeError.here(

@@ -85,6 +85,11 @@ class Pattern:
     def __setstate__(self, state: dict[str, Any]) -> None:
         restore(self, state)
 
+    def __array_function__(self, function: Any, *_: Any) -> NoReturn:
+        raise PatternTypeError.here(
+            f"numpy's {function.__name__} can't compute with a pattern ({self!r}): write a call of a class of gsl.op"
+        )
+
     @property
     def label(self) -> str:
         """The name of the pattern in messages that don't write it out."""

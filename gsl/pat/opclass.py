@@ -35,7 +35,10 @@ def resolve(op: Any) -> OpSpec | Op:
             except LookupError as error:
                 raise PatternError.here(str(error)) from None
         if found is None:
-            raise PatternError.here(f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself")
+            raise PatternError.here(
+                f"unknown operator {op!r}: {nearest(op, TABLE)}; a native function is given itself, and an operator "
+                f"of a layer graph that is a string as pat.OpName({op!r})"
+            )
         return found
     if callable(op) or isinstance(op, (OnnxOp, OpName, TVMFunction)) or type(op).__module__.startswith("tvm."):
         target: Op = overload_of(op)

@@ -210,6 +210,7 @@ def explain(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
         "" if found.matches else (
             hint or _by_keyword(told) or _bias(told) or _unread(told, why_unread) or _between(told) or _twice(misses)
+            or _another_form(told)
         ),
         rule, attempt,
     )  # fmt: skip
@@ -367,6 +368,24 @@ def _between(misses: Iterable[Miss]) -> str:
         for node in tried:
             if node.op in _MAY_CHANGE_NOTHING and node.type == node.operands[0].type is not None:
                 return f"%{node.name} ({node.op}) changes nothing; rules.NORMAL takes such calls away"
+    return ""
+
+
+_FORMS: Final = (("multiply", "square", "power"), ("divide", "reciprocal", "multiply"), ("negative", "multiply"))
+"""The operators of which each may be written in place of another one of its row."""
+
+
+def _another_form(misses: Iterable[Miss]) -> str:
+    """The hint that the graph may have what is wanted by another operator, as ONNX has squares as products."""
+    for miss in misses:
+        wanted = "" if miss.pattern is None else _label(miss.pattern)
+        alone = [miss.node] if miss.node is not None and miss.what == "operator" else []
+        for node in miss.found if miss.what in ("operand", "user") else alone:
+            if any(wanted in row and node.op in row and wanted != node.op for row in _FORMS):
+                return (
+                    f"%{node.name} may be the same by {node.op} in place of {wanted}: let the pattern be either, "
+                    "p | q, or apply rules.NORMAL first"
+                )
     return ""
 
 

@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gsl import attr, pat
@@ -35,6 +36,8 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("range", lambda: range(X.ndim), TypeError, ["is no number before a match", "attr.Range(…) in place"]),
     ("index", lambda: (1, 2)[X.ndim], TypeError, ["is no number before a match", "attr.Tuple(…)[i] in place"]),
     ("slice", lambda: (1, 2)[: X.ndim], TypeError, ["is no number before a match"]),
+    ("product of numpy", lambda: np.prod(SHAPE) == 4, TypeError, ["numpy's prod has no value of Wild", "attr.prod"]),
+    ("mean of numpy", lambda: np.mean(SHAPE), TypeError, ["numpy's mean", "attr.Sum"]),
     ("format", lambda: f"{SHAPE[0]:>3}", TypeError, ["could be written as '>3'", "leave the format out"]),
     ("iteration", lambda: list(SHAPE), TypeError, ["can't be iterated", "attr.Map"]),
     ("unpacking", lambda: (lambda a, b: 0)(*SHAPE), TypeError, ["can't be iterated"]),

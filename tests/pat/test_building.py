@@ -80,6 +80,7 @@ REFUSED: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("match without alternative", lambda: pat.Match(X, [X]), TypeError, ["expected an Alt", "Wildcard"]),  # type: ignore[arg-type]
     ("condition that is a string", lambda: pat.Cond("a", X, W), TypeError, ["pat.Cond", "'a'", "neither true nor"]),
     ("condition that is a number", lambda: pat.Cond(attr.Const(1), X, W), TypeError, ["pat.Cond", "1", "neither true"]),
+    ("transposed by numpy", lambda: np.transpose(X), TypeError, ["numpy's transpose", "(Wildcard)", "gsl.op"]),
     ("truth", lambda: bool(X), TypeError, ["a pattern (Wildcard) has no truth value", "& | ~"]),
     ("and", lambda: X and W, TypeError, ["no truth value"]),
     ("iteration", lambda: list(CONV), TypeError, ["can't be iterated", "pat.Variadic"]),

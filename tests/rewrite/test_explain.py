@@ -565,3 +565,12 @@ def test_the_nearest_attempt_may_start_at_any_pattern() -> None:
     assert (nearest.bound, nearest.what) == (5, "user"), nearest
     assert "expected add" in nearest.reason
     assert "found %subtract" in nearest.reason
+
+
+def test_a_hint_tells_another_form_of_what_is_wanted() -> None:
+    rule = Subst(op.Sqrt(op.Multiply(x, x)), op.Abs(x), name="r")
+    explanation = rule.explain(graph(lambda b: b.call("sqrt", b.call("square", b.input("x", 4)))))
+    assert explanation.hint.startswith("%square may be the same by square in place of multiply")
+    assert "rules.NORMAL" in explanation.hint
+    other = rule.explain(graph(lambda b: b.call("sqrt", b.call("exp", b.input("x", 4)))))
+    assert not other.hint
