@@ -312,7 +312,7 @@ def _read(natives: Iterable[Call], absent: Sequence[str], graph: Graph) -> str:
     if graph.targets is None or not wanted:
         return ""
     for node in graph:
-        for target in () if node.opaque else graph.targets(node):
+        for target in () if node.opaque or node.op in LEAVES else graph.targets(node):
             if isinstance(target, Hashable) and target in wanted:
                 return f"%{node.name} is a call of {wanted[target].label}, which the graph shows as one of {node.op}"
     return ""
