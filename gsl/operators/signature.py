@@ -26,6 +26,11 @@ def _reals(value: Any, types: Any = ()) -> tuple[float, ...]:
     return tuple(map(n.real, n.sequence(value)))
 
 
+def _whole(value: Any, types: Any = ()) -> Any:
+    """A whole number; also one that stands in arithmetic of floats, as Relax and ONNX write ``x + 3``."""
+    return n.integer(int(value) if isinstance(value, float) and value.is_integer() else value)
+
+
 @dataclass(frozen=True, slots=True)
 class AttributeKind:
     """The type of an attribute: its canonical form, and the types that it may have in a schema of torch."""
@@ -36,7 +41,7 @@ class AttributeKind:
 
 _KINDS: Final[Mapping[Any, AttributeKind]] = {
     float: AttributeKind(n.real, ("float", "number")),
-    int: AttributeKind(n.integer, ("int", "SymInt", "number")),
+    int: AttributeKind(_whole, ("int", "SymInt", "number")),
     bool: AttributeKind(n.flag, ("bool",)),
     str: AttributeKind(_text, ("str",)),
     tuple[int, ...]: AttributeKind(n.integers, ("int[]", "List[int]", "SymInt[]", "List[SymInt]")),

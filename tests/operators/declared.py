@@ -35,3 +35,8 @@ def gated(x: Tensor, bias: Tensor | None = None, *, mode: str = "relu") -> Tenso
 def turned(x: Tensor) -> Tensor:
     a, b = x.chunk(2, -1)
     return torch.cat((-b, a), -1)
+
+
+@gsl.operator("gsl_tests::shifted")
+def shifted(x: Tensor, *, zero: int = 0) -> Tensor:
+    return torch.tanh(x + zero)

@@ -7,7 +7,7 @@ from tvm import IRModule, relax
 from tvm.script import relax as R
 
 from gsl import Subst, Workload, op, pat
-from tests.operators.declared import gated, rms_norm, turned
+from tests.operators.declared import gated, rms_norm, shifted, turned
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +63,21 @@ def test_a_meaning_may_have_fields_and_tuples(module: IRModule) -> None:
     back = turned.lower()(Workload.from_relax(new.mod))
     assert {"split", "concatenate"} < set(back.op_counts())
     new.compare(back).check()
+
+
+@pytest.mark.parametrize(("number", "zero"), [(3.0, 3), (2.5, None)])
+def test_a_whole_number_is_found_in_arithmetic_of_floats(number: float, zero: int | None) -> None:
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", R.Tensor((3, 8), "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            total = builder.emit(relax.op.add(x, relax.const(number)))
+            result = builder.emit_output(relax.op.tanh(total))
+        builder.emit_func_output(result)
+    wl = Workload.from_relax(builder.get())
+    new = shifted.recognise()(wl)
+    found = [node.attrs["zero"] for node in new.graph if node.op == "gsl_tests::shifted"]
+    assert found == ([] if zero is None else [zero])
+    assert all(isinstance(value, int) for value in found)
+    if found:
+        wl.compare(new).check()
