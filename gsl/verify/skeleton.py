@@ -243,6 +243,12 @@ class Skeleton:
         if Trait.BROADCASTING not in TABLE[str(user.op)].traits and not self.choices.rare():
             places = places[:1]  # the others are weights
         place = pick(self.choices, places)
+        self._put(operand, user, place)
+        others = [i for i in places if i != place and self._fits(user.operands[i], operand)]
+        if index is None and others and self.choices.rare():  # as in y + y
+            self._put(operand, user, pick(self.choices, others))
+
+    def _put(self, operand: NodeDraft, user: NodeDraft, place: int) -> None:
         taken = user.operands[place]
         if taken is not None and taken is not operand:
             self._replace(taken, operand)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from gsl import Refuted, Subst, Supported, attr, op, pat
+from gsl import Refuted, Subst, Supported, attr, is_op, op, pat
 from gsl.match import Match
 from gsl.verify import Suggestion, Verdict, models, verify
 from gsl.verify.models import Comparison, OutputComparison
@@ -628,3 +628,30 @@ def test_products_of_whole_numbers_that_come_from_comparisons() -> None:
     x, y = pat.Wildcard(dtype="float32", ndim=2), pat.Wildcard(dtype="int8", ndim=2)
     sides = [op.Matmul(op.Cast(op.Greater(x, bound), dtype="int8"), y) for bound in (0.5, 0.25)]
     assert isinstance(verify(Subst(*sides), max_examples=60), Refuted)
+
+
+def test_a_call_may_use_the_one_before_it_twice() -> None:
+    """A chain of additions as one sum, by a target that forgets ``s + s``; and a relation whose user has one operand
+    twice."""
+    adds = pat.Repeat(op.Add(pat.Wildcard(), pat.Wildcard()), min=2)
+
+    def summed(match: Match) -> Any:
+        first, *rest = match.chain(adds)
+        parts = [*first.args]
+        for before, node in zip([first, *rest], rest):
+            parts += [operand for operand in node.args if operand is not before]
+        return op.Sum(op.Stack(parts, axis=0), axis=(0,))
+
+    def alike(match: Match) -> bool | str:
+        types = {operand.type for node in match.chain(adds) for operand in node.args}
+        return len(types) == 1 or "operands of several types"
+
+    found = verify(Subst(adds, summed, where=alike), max_examples=200)
+    assert isinstance(found, Refuted), str(found)
+    relu, add = is_op("nn.relu"), is_op("add")
+
+    def other(match: Match) -> Any:
+        parts = {operand: None for operand in match[add].args}
+        return op.Tanh(match[relu]) if len(parts) == 1 else op.Add(*reversed(parts))
+
+    assert isinstance(verify(Subst(relu > add, other), max_examples=200), Refuted)
