@@ -651,7 +651,7 @@ def test_a_call_may_use_the_one_before_it_twice() -> None:
     relu, add = is_op("nn.relu"), is_op("add")
 
     def other(match: Match) -> Any:
-        parts = {operand: None for operand in match[add].args}
+        parts = dict.fromkeys(match[add].args)
         return op.Tanh(match[relu]) if len(parts) == 1 else op.Add(*reversed(parts))
 
     assert isinstance(verify(Subst(relu > add, other), max_examples=200), Refuted)
