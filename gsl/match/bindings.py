@@ -89,7 +89,7 @@ class Bindings(Generic[N]):
             raise EvaluationError(f"{variadic!r} was not matched")
         return self.counts[variadic, outer]
 
-    def instance(self, variadic: Variadic, template: Pattern, number: Any, path: AttrPath) -> N | None:
+    def instance(self, variadic: Variadic | Repeat, template: Pattern, number: Any, path: AttrPath) -> N | None:
         """The node of the ``number``-th instance of a template."""
         outer = path[: len(self.scopes.get(variadic, ()))]
         length = self.count(variadic, path)

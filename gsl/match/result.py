@@ -76,18 +76,23 @@ class Match:
     def __len__(self) -> int:
         return len(self.keys())
 
-    def instances(self, variadic: Variadic, template: Pattern) -> tuple[Node, ...]:
-        """The nodes of all instances of a template, in order."""
-        found = (self.bindings.instance(variadic, template, i, ()) for i in range(self.length(variadic)))
+    def instances(self, variadic: Variadic | Repeat, template: Pattern) -> tuple[Node, ...]:
+        """The nodes of all instances of a template, in order; along a chain, first to last."""
+        numbers = self._along(variadic) if isinstance(variadic, Repeat) else range(self.length(variadic))
+        found = (self.bindings.instance(variadic, template, i, ()) for i in numbers)
         return tuple(node for node in found if node is not None)
 
     def chain(self, repeat: Repeat) -> tuple[Node, ...]:
         """The nodes of a repeated pattern, first to last."""
-        nodes = [self.bindings.nodes[repeat.pattern, (i,)] for i in range(self.bindings.count(repeat, ()))]
-        return tuple(nodes if nodes[-1] is self[repeat] else nodes[::-1])
+        return tuple([self.bindings.nodes[repeat.pattern, (i,)] for i in self._along(repeat)])
 
-    def length(self, variadic: Variadic) -> int:
-        """The number of instances of a variadic."""
+    def _along(self, repeat: Repeat) -> range:
+        """The numbers of the nodes of a chain, first to last: the search may have found the last one first."""
+        numbers = range(self.bindings.count(repeat, ()))
+        return numbers if self.bindings.nodes[repeat.pattern, (numbers[-1],)] is self[repeat] else numbers[::-1]
+
+    def length(self, variadic: Variadic | Repeat) -> int:
+        """The number of instances of a variadic, or of the nodes of a chain."""
         return self.bindings.count(variadic, ())
 
     @cached_property

@@ -12,7 +12,7 @@ from gsl.draw import FAILED, PALETTE, Drawing, Figure, Mark, Paint, Panel, Style
 from gsl.draw.rule import drawn_names, source_panel
 from gsl.graph import CONST, LEAVES, Graph, Node, op_name
 from gsl.match import Match, MatchSearch, Miss
-from gsl.pat import Alt, Call, Const, OpClass, Pattern, Repeat, Seq
+from gsl.pat import Alt, Call, Const, Leaf, OpClass, Pattern, Repeat, Seq
 from gsl.rewrite.check import Refusal
 from gsl.rewrite.cse import equal_to
 from gsl.rewrite.passes import MAX_REFUSALS, RulePass
@@ -210,7 +210,7 @@ def explain(
         rule.title, len(plan.patterns), found.matches, tuple(found.refused), absent, told,
         "" if found.matches else (
             hint or _by_keyword(told) or _bias(told) or _unread(told, why_unread) or _between(told) or _twice(misses)
-            or _another_form(told)
+            or _another_form(told) or _one_step(told)
         ),
         rule, attempt,
     )  # fmt: skip
@@ -386,6 +386,20 @@ def _another_form(misses: Iterable[Miss]) -> str:
                     f"%{node.name} may be the same by {node.op} in place of {wanted}: let the pattern be either, "
                     "p | q, or apply rules.NORMAL first"
                 )
+    return ""
+
+
+def _one_step(misses: Iterable[Miss]) -> str:
+    """The hint how a chain of steps of several nodes is written."""
+    for miss in misses:
+        step = miss.pattern.pattern if isinstance(miss.pattern, Repeat) else None
+        if miss.what == "nodes of the chain" and isinstance(step, Call) and step.operands and not any(
+            isinstance(operand, Leaf) or operand.operator in (None, step.operator) for operand in step.operands
+        ):  # fmt: skip
+            return (
+                f"of a chain, each {step.label} is an operand of the next one itself: a step of several nodes is a "
+                "sequence, first >> last"
+            )
     return ""
 
 

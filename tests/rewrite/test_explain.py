@@ -574,3 +574,18 @@ def test_a_hint_tells_another_form_of_what_is_wanted() -> None:
     assert "rules.NORMAL" in explanation.hint
     other = rule.explain(graph(lambda b: b.call("sqrt", b.call("exp", b.input("x", 4)))))
     assert not other.hint
+
+
+def test_a_hint_tells_how_steps_of_several_nodes_are_written() -> None:
+    def make(b: Builder) -> Any:
+        return b.call("nn.relu", b.call("tanh", b.call("nn.relu", b.call("tanh", b.input("x", 4)))))
+
+    view = graph(make)
+    def same(match: Any) -> list[Any]:
+        return list(match.outputs)
+
+    hint = Subst(pat.Repeat(op.ReLU(op.Tanh(x)), min=2), same, name="r").explain(view).hint
+    assert "each nn.relu is an operand of the next one itself" in hint
+    assert Subst(pat.Repeat(is_op("tanh") >> is_op("nn.relu"), min=2), same).explain(view).matches == 1
+    alone = Subst(pat.Repeat(op.Exp(x), min=2), same, name="r").explain(graph(lambda b: b.call("exp", b.input("x", 4))))
+    assert not alone.hint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gsl import Subst, attr, op, pat
+from gsl import Subst, attr, is_op, op, pat
 from gsl.errors import PatternError, UntypedWarning
 from gsl.graph import CONST, Graph, Node, TensorType
 from gsl.graph.subgraph import Subgraph
@@ -372,3 +372,25 @@ def test_what_depends_on_sizes_at_run_time_is_no_part_of_a_group(sized: str) -> 
         "%leaky_relu depends on sizes that are known at run time only, so it can't be outlined"
     ]
     assert new.outputs[0].op == "tanh"
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_the_instances_of_a_chain_are_in_its_order(above: bool) -> None:
+    """Found from the last node down, or from the first one up."""
+    weight = pat.Param()
+    chain = pat.Repeat(op.Dense(pat.Wildcard(), weight) >> is_op("nn.relu"), min=2)
+    source = op.Tanh(pat.Wildcard()) > chain if above else chain
+
+    def make(b: Builder) -> Any:
+        value = b.call("tanh", b.input("x", 2, 4))
+        for number in range(3):
+            value = b.call("nn.relu", b.call("nn.dense", value, b.param(f"w{number}", 4, 4)))
+        return value
+
+    matches = [*Subst(source, lambda match: list(match.outputs)).match(graph(make))]
+    assert len(matches) == (2 if above else 3)
+    for match in matches:
+        names = [node.args[0].args[1].name for node in match.chain(chain)]
+        assert names == sorted(names)
+        assert [node.name for node in match.instances(chain, weight)] == names
+        assert match.length(chain) == len(names)
