@@ -35,7 +35,7 @@ class Effect(enum.Enum):
     RANDOM = "random"
     """Draws from a random generator: may not be duplicated, dropped or reordered."""
     MUTATES = "mutates"
-    """Changes a tensor in place: no read of what may be its memory may be moved across it."""
+    """Changes operands in place, and nothing else: no read of what may be their memory may be moved across it."""
     OBSERVES = "observes"
     """Looks at values and changes none, as an assertion or a print does: may not be dropped or reordered."""
     EXCHANGES = "exchanges"

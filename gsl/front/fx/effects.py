@@ -234,8 +234,15 @@ class EffectReader(FxReader):
         if self.read(node) is not None:
             return None
         if mutates:
-            return Effect.MUTATES
+            return Effect.OTHER if self.changes_more(node) else Effect.MUTATES
         return Effect.OTHER if node.is_impure() else None
+
+    def changes_more(self, node: fx.Node) -> bool:
+        """True for a call that may change other memory than that of its operands, as the statistics of its module."""
+        if self.is_unknown(node) or any(True for _ in self.mutated_weights(node)):
+            return True
+        within = self.within(node)
+        return within is not None and within.effect is Effect.OTHER
 
     def aliases(self, node: fx.Node) -> tuple[fx.Node, ...]:
         """The native operands with which a call's result may share memory."""
@@ -308,7 +315,7 @@ def _body_effects(call: BodyCall, graphs: Iterable[fx.GraphModule]) -> BodyEffec
 
 def _effect_besides(reader: EffectReader, node: fx.Node, written: Sequence[fx.Node]) -> Effect | None:
     """The effect of a call besides computing its value and changing these operands."""
-    if reader.is_unknown(node) or any(True for _ in reader.mutated_weights(node)):
+    if reader.changes_more(node):
         return Effect.OTHER
     effect = reader.effect(node)
     is_told = bool(written) and reader.within(node) is None and effect in (Effect.MUTATES, Effect.OTHER)

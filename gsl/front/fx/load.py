@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from torch import fx
+from torch._ops import OpOverload
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import Handle, Source
@@ -31,6 +32,7 @@ from gsl.front.fx.mutations import Mutations, mutations
 from gsl.front.fx.opaque import canonical, constructor_arguments, describe, operator_of, parameters
 from gsl.front.fx.reader import CALLS
 from gsl.front.fx.signatures import Role
+from gsl.front.fx.spellings import effects
 from gsl.front.fx.spellings.table import Weight
 from gsl.front.fx.values import Values, type_of_value
 from gsl.front.tree import Canon
@@ -38,6 +40,7 @@ from gsl.graph import CONST, GETITEM, INPUT, TUPLE, Effect, Graph, Inference, No
 from gsl.graph.subgraph import Subgraph
 from gsl.pause import paused_collector
 from gsl.spec import DeclaredSpec, spec_of
+from gsl.spec.natives import schema_of
 from gsl.walk import reached
 
 
@@ -79,7 +82,7 @@ class FxLoader(Loader):
         natives = list(self.graph.nodes)
         self.mutations = mutations(self.graph, natives, self.reader, self.leaves)
         outputs: list[Node] = []
-        regions = int(self.autocast)
+        regions = int(self.autocast or any(map(effects.gives_memory, self.mutations.visible)))
         forms, touched = self.reader.forms, self.mutations.visible | self.mutations.exposed
         alone, other = Role.ALONE, Role.OTHER
         for node in natives:
@@ -189,7 +192,13 @@ class FxLoader(Loader):
                 return
             if self.reader.read_op(node) is not None and self._tree(node):
                 return
-        self._opaque(node, Effect.MUTATES if visible else self.reader.effect(node))
+        self._opaque(node, self._effect(node))
+
+    def _effect(self, node: fx.Node) -> Effect | None:
+        """The effect of a call that stays as it is."""
+        if node not in self.mutations.visible:
+            return self.reader.effect(node)
+        return Effect.OTHER if self.reader.changes_more(node) else Effect.MUTATES
 
     def _field(self, node: fx.Node) -> bool:
         """Load a ``getitem`` that takes a field of a tuple; False if it is something else.
@@ -327,7 +336,7 @@ class FxLoader(Loader):
             canon = None if native.is_mutable(node.target) else native.canon(spec, node.target, args, kwargs)
             found = self._grown(node, canon, type=self.values.type(node)) is not None
         if not found:
-            self._opaque(node, Effect.MUTATES if node in self.mutations.visible else self.reader.effect(node))
+            self._opaque(node, self._effect(node))
 
     def _functionalized(self, node: fx.Node, spec: DeclaredSpec, kwargs: Mapping[str, Any]) -> bool:
         """Load a call of a user's operator that writes into its arguments, in torch's functional form; False if the
@@ -425,6 +434,8 @@ class FxLoader(Loader):
         args, kwargs = self.reader.arguments(node)
         module = self.reader.module(node) if node.op == "call_module" else None
         names = parameters(target if module is None else type(module).forward)[0 if module is None else 1:]
+        if len(kwargs) > 1 and isinstance(target, OpOverload):  # what is written is told by its place in the schema
+            kwargs = {p.name: kwargs[p.name] for p in schema_of(target) if p.name in kwargs}
         call = describe(names, args, kwargs, self.values.is_tensor, node.all_input_nodes)
         attrs = call.attrs if module is None else {**constructor_arguments(module), **call.attrs}
         sources = (*call.operands, *call.deps)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import threading
 from typing import Any
@@ -376,6 +377,56 @@ def test_attention_is_found_across_a_change_of_other_memory(function: Any, count
     new = IDIOMS(old, iterative=True)
     assert new.op_counts()["nn.attention"] == count
     assert agree(old, new)
+
+
+def counted(self: Any, x: torch.Tensor) -> Any:
+    """Statistics are read before a module updates them, and it is told nothing of them."""
+    before = self.norm.running_mean * 2.0
+    return self.norm(torch.exp(x)), before * 3.0
+
+
+def counted_within(self: Any, x: torch.Tensor) -> Any:
+    """The module also changes its operand in place, which is read before."""
+    before, data = self.inner[1].running_mean * 2.0, torch.exp(x)
+    return self.inner(data), before * 3.0, data
+
+
+def named(self: Any, x: torch.Tensor) -> Any:
+    """The tensor that is written is named behind the other one."""
+    data, other = torch.exp(x), torch.exp(x + 1)
+    before = data * 2.0
+    torch.ops.aten.copy_.default(src=other, self=data)
+    return before * 3.0, other
+
+
+def set_to(self: Any, x: torch.Tensor) -> Any:
+    """A tensor lies in the memory of another one from then on."""
+    data, other = torch.exp(x), torch.exp(x + 1)
+    other.set_(data)
+    before = data * 2.0
+    other.add_(1.0)
+    return before * 3.0, data * 1.0
+
+
+def not_set_to(self: Any, x: torch.Tensor) -> Any:
+    """It does not."""
+    data, other = torch.exp(x), torch.exp(x + 1)
+    before = data * 2.0
+    other.add_(1.0)
+    return before * 3.0, data * 1.0
+
+
+@pytest.mark.parametrize(
+    ("function", "count"), [(counted, 0), (counted_within, 0), (named, 0), (set_to, 0), (not_set_to, 1)]
+)
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_read_stays_before_a_change_that_no_operand_tells(function: Any, count: int, typed: bool) -> None:
+    inner = nn.Sequential(nn.ReLU(inplace=True), nn.BatchNorm1d(3))
+    module, x = traced(NetOfOne(function, norm=nn.BatchNorm1d(3), inner=inner).train()), torch.randn(4, 3)
+    wanted = copy.deepcopy(module)(x)
+    new = TRIPLE(Workload.from_fx(module, *([(x,)] if typed else [])))
+    assert new.trace.count() == count
+    torch.testing.assert_close(new.mod(x), wanted)
 
 
 # ---------------------------------------------------------------- storing

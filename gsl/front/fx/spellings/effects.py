@@ -98,6 +98,11 @@ def _known_parameters(target: Any) -> tuple[tuple[str, Any], ...]:
         return tuple((name, empty) for name in parameters(target))
 
 
+def gives_memory(node: fx.Node) -> bool:
+    """True for a call that lets a tensor lie in the memory of another one from then on."""
+    return _name(node.target) == "set_"
+
+
 def mutates_module(module: nn.Module) -> bool:
     """True if calling the module changes its operand, or its own buffers or weights."""
     for part in module.modules():
