@@ -109,7 +109,10 @@ def changed(graph: Graph) -> dict[Node, int]:
     last: dict[Node, int] = {}
     for node in graph.nodes:
         if node.effect not in (None, *STEADY):
-            last.update(dict.fromkeys(seen_through(_changed_by(node)), node.index))
+            seen = seen_through(_changed_by(node))
+            if any(each.op == INPUT for each in seen):  # two inputs may be one tensor, or parts of one
+                seen.update(dict.fromkeys(graph.by_op()[INPUT]))
+            last.update(dict.fromkeys(seen, node.index))
     return last
 
 

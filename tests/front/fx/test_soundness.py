@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from gsl import Subst, Workload, op, pat
+from gsl import Subst, Workload, op, pat, torch_backend
 from gsl.rules import IDIOMS
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.compiled import Recorder
@@ -427,6 +427,24 @@ def test_a_read_stays_before_a_change_that_no_operand_tells(function: Any, count
     new = TRIPLE(Workload.from_fx(module, *([(x,)] if typed else [])))
     assert new.trace.count() == count
     torch.testing.assert_close(new.mod(x), wanted)
+
+
+def test_inputs_may_overlap() -> None:
+    """Torch hands on two parts of one tensor as two inputs."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> Any:
+        before, copied = y * 2.0 * 3.0, y + 0
+        x.add_(1.0)
+        return before, y * 2.0 * 3.0, copied * 0.5
+
+    def run(function: Any) -> list[torch.Tensor]:
+        data = torch.arange(5.0)
+        return [data, *function(data[1:], data[:-1])]
+
+    backend = torch_backend([TRIPLE, COPY], "eager", iterative=True)
+    for found, wanted in zip(run(torch.compile(function, backend=backend)), run(function), strict=True):
+        assert torch.equal(found, wanted)
+    assert backend.traces[0].count() == 2
 
 
 # ---------------------------------------------------------------- storing
