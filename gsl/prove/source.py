@@ -22,6 +22,7 @@ from gsl.prove.meanings import call, known
 from gsl.prove.normal import TermAlgebra
 from gsl.prove.path import Path
 from gsl.prove.poly import (
+    DTYPES,
     EACH,
     MEMBER,
     NUMBER,
@@ -95,7 +96,15 @@ class SourceSide:
                 self._demands(pattern)
         for condition, _ in self.pending:
             self._condition(condition)
+        self._demand_reals()
         return outputs
+
+    def _demand_reals(self) -> None:
+        """Unproved for a match of complex numbers, of which the laws of real ones do not hold."""
+        for node in self.bindings.nodes.values():
+            dtype = self.path.reduce(node.value.dtype).number if isinstance(node.value, Tensor) else None
+            if dtype is not None and DTYPES[dtype].startswith("complex"):
+                raise Unproved("it computes with complex numbers")
 
     def node(self, pattern: Pattern, ranks: Sequence[int] | None = None) -> Matched:
         """The node of a pattern of the source."""

@@ -713,6 +713,20 @@ def test_a_source_that_never_matches_is_not_proved() -> None:
     assert isinstance(prove(Subst(op.Exp(x), op.Log(x), where=x.shape[0] == x.shape[0] + 1)), NoProof)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "where", "proved"),
+    [("complex64", None, False), (None, "complex128", False), ("float32", None, True), (None, "float64", True),
+     (None, None, True)],
+)
+def test_laws_of_real_numbers_prove_nothing_of_complex_ones(dtype: Any, where: Any, proved: bool) -> None:
+    """The logarithm of exp(4i) is not 4i."""
+    x = pat.Wildcard() if dtype is None else pat.Wildcard(dtype=dtype)
+    rule = Subst(op.Log(op.Exp(x)), x, where=[] if where is None else x.dtype == where, name="log of exp")
+    found = prove(rule)
+    assert isinstance(found, Proof) == proved, str(found)
+    assert proved or "complex" in str(found)
+
+
 def test_a_slice_that_a_rank_does_not_have_is_no_proof() -> None:
     x, y = pat.Wildcard(dtype="float32"), pat.Wildcard(dtype="float32")
     found = prove(Subst(x + y, op.StridedSlice(x, begin=(0,), end=(1,), strides=(1,), axes=(0,)) + y))
