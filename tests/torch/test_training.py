@@ -74,6 +74,27 @@ def test_gradients_of_inputs_flow() -> None:
     equal(x.grad, 6.0 * (x > 0))
 
 
+@pytest.mark.parametrize("training", [True, False])
+def test_gradients_do_not_flow_where_none_are_wanted(training: bool) -> None:
+    """Under ``torch.no_grad()``, x * 1.0 is a number to who differentiates, and x is not."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            fixed = x * 1.0
+        return (x * 1.0 + 2.0) * fixed
+
+    call, backend = compiled(NetOfOne(lambda self, x: function(x)), Subst(X * 1.0, X, name="one"), "aot_eager")
+    x = torch.randn(3, requires_grad=True)
+    with torch.set_grad_enabled(training):
+        found = call(x)
+    equal(found, function(x))
+    assert backend.traces[0].count() == (1 if training else 2)
+    if training:
+        found.sum().backward()
+        equal(x.grad, x.detach())
+
+
+
 def test_what_is_a_graph_for_training() -> None:
     recorder = Recorder()
     module = Branches().eval()

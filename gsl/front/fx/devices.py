@@ -138,8 +138,8 @@ _ATTENTION_IDS: Final = frozenset(map(id, ATTENTION))
 
 
 class Admits:
-    """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, and how tensors lie in
-    memory."""
+    """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, gradients, and how tensors
+    lie in memory."""
 
     def __init__(
         self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, FxCallSignature | None]
@@ -212,8 +212,21 @@ class Admits:
                 found.add(node)
         return frozenset(found)
 
+    @functools.cached_property
+    def constant(self) -> frozenset[fx.Node]:
+        """The calls that torch computes without gradients, in a graph in which it computes others with them."""
+        by_grad: dict[bool, set[fx.Node]] = {True: set(), False: set()}
+        for node in self.forms:
+            by_grad[self._has_gradient(node)].add(node)
+        return frozenset(by_grad[False] if by_grad[True] else ())
+
+    def _has_gradient(self, node: fx.Node) -> bool:
+        return any(isinstance(item, FakeTensor) and item.requires_grad for item in tensors(self.values.value(node)))
+
     def __call__(self, replaced: Replaced) -> None:
         self._check_lazy(replaced)
+        if self.constant:
+            self._check_gradients(replaced)
         if self.strided or self.viewed:
             for old, new in zip(replaced.old, replaced.new):
                 if new is not old:
@@ -233,6 +246,15 @@ class Admits:
                 raise FrontEndError(
                     f"%{new.name} may leave a conjugation to its readers, which not all calls carry out; %{old.name} "
                     "has carried it out"
+                )
+
+    def _check_gradients(self, replaced: Replaced) -> None:
+        """Refuse to let a tensor with gradients stand for one that was computed where none are wanted."""
+        for old, new in zip(replaced.old, replaced.new):
+            after = None if new.native is None or new is old else self._native(new)
+            if after is not None and self._native(old) in self.constant and self._has_gradient(after):
+                raise FrontEndError(
+                    f"%{old.name} is computed without gradients, as under torch.no_grad(), and %{new.name} has them"
                 )
 
     def _native(self, node: Node) -> fx.Node | None:
