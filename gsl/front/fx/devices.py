@@ -1,4 +1,4 @@
-"""The devices of new tensors, and the refusal of rewrites whose devices or memory layouts torch can't have.
+"""The devices of new tensors, and the refusal of rewrites whose devices, gradients or memory layouts torch can't have.
 
 Rules know nothing of devices. A tensor that they make without operands, by a literal tensor or an operator that fills a
 new one, is put on the device of the calls that it replaces.
@@ -138,8 +138,8 @@ _ATTENTION_IDS: Final = frozenset(map(id, ATTENTION))
 
 
 class Admits:
-    """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, gradients, and how tensors
-    lie in memory."""
+    """Refuses new nodes in the places of old ones for reasons that types do not tell: devices, gradients, and how
+    tensors lie in memory."""
 
     def __init__(
         self, native: fx.Graph, values: Values, places: Devices, forms: Mapping[fx.Node, FxCallSignature | None]
