@@ -32,6 +32,10 @@ _SOMETIMES_VIEWS: Final = frozenset(
 """The operators whose result may share the memory of an operand, besides operators that only move elements."""
 
 
+_SOMETIMES_ITSELF: Final = frozenset(("cast", "copy", "nn.dropout"))
+"""The operators whose result may be the operand itself, and no other tensor in its memory."""
+
+
 STEADY: Final = (Effect.RANDOM, Effect.OBSERVES, Effect.EXCHANGES)
 """The effects that change no tensor."""
 
@@ -284,8 +288,15 @@ class Checker:
                     )
 
     def _returned(self, replacement: Replacement, inner: Sequence[Node]) -> None:
-        """Refuse an output that would come to share the memory of an input, a weight or another output."""
+        """Refuse an output that would come to share the memory of an input, a weight or another output, or be it."""
         is_view = self.is_view
+        for old, new in zip(replacement.old, replacement.new):
+            is_given = new.op in (INPUT, PARAM) or self._returns(new)
+            if new is not old and is_given and old.op not in _SOMETIMES_ITSELF and self._returns(old):
+                raise Refusal(
+                    f"%{old.name} is returned, where its shape may be changed in place, so it must not be %{new.name} "
+                    "itself"
+                )
         shared = any(not is_new(new) or is_view(new) for new in replacement.new)
         if not shared and len(replacement.new) == 1:
             return
@@ -306,6 +317,10 @@ class Checker:
     def _given(self, node: Node) -> set[int]:
         """The places of the outputs that show a node, without those that are only written to inputs."""
         return set(shown(node, self.outputs, self.is_view)).difference(self.written.values())
+
+    def _returns(self, node: Node) -> bool:
+        """True if a node is an output itself, not only one that is written to an input."""
+        return not set(self.outputs.get(node, ())) <= set(self.written.values())
 
     def applied(self, replacement: Replacement) -> None:
         """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges have

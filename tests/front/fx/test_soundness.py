@@ -447,6 +447,24 @@ def test_inputs_may_overlap() -> None:
     assert backend.traces[0].count() == 2
 
 
+@pytest.mark.parametrize("second", [False, True])
+def test_a_view_that_torch_gets_is_not_the_tensor_itself(second: bool) -> None:
+    """Its shape may be changed in place behind the graph."""
+
+    def function(x: torch.Tensor) -> Any:
+        whole = torch.sin(x) if second else x
+        view = whole.reshape(x.shape)
+        torch._dynamo.graph_break()
+        view.unsqueeze_(0)
+        return view, whole
+
+    same = Subst(op.Reshape(X), X, where=lambda match: match.outputs[0].type == match[X].type, name="same")
+    backend = torch_backend(same, "eager")
+    found, wanted = (run(torch.ones(2, 3)) for run in (torch.compile(function, backend=backend), function))
+    assert [each.shape for each in found] == [each.shape for each in wanted]
+    assert "must not be" in str(backend.traces[0])
+
+
 # ---------------------------------------------------------------- storing
 
 
