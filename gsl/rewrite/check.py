@@ -290,13 +290,6 @@ class Checker:
     def _returned(self, replacement: Replacement, inner: Sequence[Node]) -> None:
         """Refuse an output that would come to share the memory of an input, a weight or another output, or be it."""
         is_view = self.is_view
-        for old, new in zip(replacement.old, replacement.new):
-            is_given = new.op in (INPUT, PARAM) or self._returns(new)
-            if new is not old and is_given and old.op not in _SOMETIMES_ITSELF and self._returns(old):
-                raise Refusal(
-                    f"%{old.name} is returned, where its shape may be changed in place, so it must not be %{new.name} "
-                    "itself"
-                )
         shared = any(not is_new(new) or is_view(new) for new in replacement.new)
         if not shared and len(replacement.new) == 1:
             return
@@ -313,6 +306,13 @@ class Checker:
             for node in seen_through(more, is_view=is_view) if places else ():
                 if node.op in (INPUT, PARAM) or self._given(node) - places:
                     raise Refusal(_returns(old, node))
+        for old, new in zip(replacement.old, replacement.new):
+            is_given = new.op in (INPUT, PARAM) or self._returns(new)
+            if new is not old and is_given and old.op not in _SOMETIMES_ITSELF and self._returns(old):
+                raise Refusal(
+                    f"%{old.name} is returned, where its shape may be changed in place, so it must not be %{new.name} "
+                    "itself"
+                )
 
     def _given(self, node: Node) -> set[int]:
         """The places of the outputs that show a node, without those that are only written to inputs."""
