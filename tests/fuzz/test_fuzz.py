@@ -161,3 +161,15 @@ def test_a_second_run_shows_that_an_output_has_become_an_input(monkeypatch: pyte
         monkeypatch.setattr(Checker, "_outlives", check)
         pairs = zip(on_programs.run_twice(old, "traced"), on_programs.run_twice(twice(old), "traced"), strict=True)
         assert all(torch.equal(before, after) for before, after in pairs) == agrees
+
+
+def test_a_run_with_one_tensor_shows_that_a_copy_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other oracle: ``-(b * 1.0)`` is returned, with ``a.add_(b)`` between."""
+    program = Program([("scale", 0, 0, 2), ("add_", 2, 1, 0), ("negative", 1, 0, 1)], "one").eval()
+    once, old = Subst(X * 1.0, X, name="once"), workload(program, "traced")
+    for check, agrees in ((Checker._aliases, True), (lambda self, replacement, low: None, False)):
+        monkeypatch.setattr(Checker, "_aliases", check)
+        found = [on_programs.run_twice(wl, "traced", alike=True) for wl in (old, once(old))]
+        assert all(torch.equal(before, after) for before, after in zip(*found, strict=True)) == agrees
+        found = [on_programs.run_twice(wl, "traced") for wl in (old, once(old))]
+        assert all(torch.equal(before, after) for before, after in zip(*found, strict=True))
