@@ -333,6 +333,18 @@ def test_a_reduction_along_all_axes_but_some(name: str, axis: tuple[int, ...]) -
     assert {graph.outputs[0].ndim for graph in graphs} == {len(axis)}
 
 
+@pytest.mark.parametrize("field", [0, 1])
+@pytest.mark.parametrize("ndim", [1, 2, 4])
+def test_the_largest_elements_of_a_tensor_of_any_rank(ndim: int, field: int) -> None:
+    found = op.TopK(pat.Wildcard(ndim=ndim), axis=-1)[field]
+    graphs = instances(Subst(op.Maximum(found, pat.Wildcard(ndim=ndim)), same))
+    assert len(graphs) > TRIED / 2
+    calls = [node for graph in graphs for node in graph.nodes if node.op == "topk"]
+    assert {node.operands[0].ndim for node in calls} == {ndim}
+    assert {node.attrs["k"] for node in calls} >= {1, 2}
+    assert any(node.operands[0].shape[-1] > node.attrs["k"] for node in calls)
+
+
 def test_attributes_of_a_call_below_that_are_literals() -> None:
     from gsl.operators.quantised import dequantise, quantise
 

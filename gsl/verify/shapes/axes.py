@@ -9,7 +9,7 @@ from typing import Any
 
 from gsl.spec import TABLE, Trait
 from gsl.verify.choices import pick
-from gsl.verify.draft import Goal, NodeDraft
+from gsl.verify.draft import ANY, Goal, NodeDraft, meet
 from gsl.verify.shapes.letters import LetterRule, Spelled, sets_of_axes
 from gsl.verify.solve import ShapeRule, Solver
 
@@ -162,6 +162,24 @@ _DIAGONALS = ((0, 0), (1, 1), (-1, -1), (-1, 1), (0, 2))
 
 
 _ALONG = LetterRule(_same, _preferred(-1), "axis")
+def topk(s: Solver, draft: NodeDraft, goal: Goal) -> None:
+    """An operand with enough elements along the axis, of which the fields have as many as is wanted of them."""
+    x, goals = draft.operand(0), [found for found in draft.field_goals.values() if found.rank is not None]
+    wanted = Goal(x.dims) if x.solved else s.wanted(x)
+    rank = s.rank(next((each for each in (wanted, *goals) if each.rank is not None), ANY), s.least_rank(draft))
+    axis = s.axis(draft, rank, preferred=rank - 1)
+    shape, count = wanted.sizes(rank), None
+    for found in goals:
+        sizes = found.sizes(rank)
+        count = meet(count, sizes[axis])
+        shape = [size if place == axis else meet(size, sizes[place]) for place, size in enumerate(shape)]
+    most = shape[axis]
+    count = s.attr(draft, "k", None if count is None else [count], lambda k: most is None or 0 < k <= most)
+    if not x.solved:
+        shape[axis] = most or count + s.choices.index(3)
+        s.solve(x, Goal(tuple(shape), draft.field_goals.get(0, ANY).dtype))
+
+
 _OVER = LetterRule(_same, sets_of_axes, "axis")
 _BY_AXES = LetterRule(_by_axes, lambda rank: list(dict.fromkeys([(rank - 1,), *sets_of_axes(rank)])), "axis")
 _NORMS: dict[str, ShapeRule] = {
@@ -179,7 +197,7 @@ RULES: dict[str, ShapeRule] = {
     **dict.fromkeys(("argmax", "argmin", "all", "any"), replace(_REDUCTION, keeps_dtype=False)),
     **dict.fromkeys(("sum", "prod"), replace(_REDUCTION, widens=True)),
     **_NORMS, "nn.bias_add": LetterRule(_by_channel, _preferred(1), "axis"), "cumsum": _CUMSUM,
-    "reverse": _OVER, "strided_slice": strided_slice, "take": take, "gather": _INDEXED, "scatter": _INDEXED,
-    "matrix_set_diag": set_diag, "trilu": LetterRule(_same, ranks=(2, 3)),
+    "reverse": _OVER, "strided_slice": strided_slice, "take": take, "topk": topk, "gather": _INDEXED,
+    "scatter": _INDEXED, "matrix_set_diag": set_diag, "trilu": LetterRule(_same, ranks=(2, 3)),
 }  # fmt: skip
 FLOAT_ONLY = frozenset(("mean", "variance", "std", "logsumexp", *_NORMS))
