@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from gsl import Subst, Workload, op, pat, torch_backend
+from gsl import RuleSet, Subst, Workload, op, pat, torch_backend
 from gsl.rules import IDIOMS
 from tests.helpers.book import EVERY_RULE
 from tests.helpers.compiled import Recorder
@@ -463,6 +463,23 @@ def test_a_view_that_torch_gets_is_not_the_tensor_itself(second: bool) -> None:
     found, wanted = (run(torch.ones(2, 3)) for run in (torch.compile(function, backend=backend), function))
     assert [each.shape for each in found] == [each.shape for each in wanted]
     assert "must not be" in str(backend.traces[0])
+
+
+@pytest.mark.parametrize("name", ["copy", "equal"])
+@pytest.mark.parametrize("typed", [False, True])
+def test_a_tensor_whose_flag_is_set_is_no_other_one(name: str, typed: bool) -> None:
+    """What gradients it gets is told of the one, and not of the other."""
+
+    def function(self: Any, x: torch.Tensor) -> Any:
+        made = x + 0 if name == "copy" else x * 2.0 * 3.0
+        other = x * 2.0 * 3.0
+        made.requires_grad_()
+        return made, other
+
+    module = traced(NetOfOne(function))
+    new = RuleSet([COPY, TRIPLE])(Workload.from_fx(module, *([(torch.ones(3),)] if typed else [])), iterative=True)
+    x = torch.ones(3)
+    assert [each.requires_grad for each in (*new.mod(x), x)] == [True, False, False]
 
 
 # ---------------------------------------------------------------- storing

@@ -1007,7 +1007,7 @@ MUTATING = [
     (c(F.batch_norm, img, channel, channel), None), (c(aten.add.Tensor, x, y), None),
     (c(aten.batch_norm.default, img, v, v, channel, channel, False, 0.1, 1e-5, False), None),
     (c("__invert__", x), None), (c(operator.getitem, x, 0), None), (c(F.embedding, idx, table), None),
-    (c(torch.cat, [x, y]), None), (c("requires_grad_", x), None),
+    (c(torch.cat, [x, y]), None), (c("requires_grad_", x), 0),
     (c(F.instance_norm, img, channel, channel), 1), (c(F.instance_norm, img), None),
     (c(torch.add, x, y, out=None), None),
 ]  # fmt: skip

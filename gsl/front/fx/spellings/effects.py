@@ -25,8 +25,8 @@ _MUTATING: Final = frozenset[Any](
     [operator.setitem, operator.delitem, operator.iconcat, *(getattr(operator, f"i{name}") for name in _IN_PLACE)]
 )
 _MUTATING_METHODS: Final = frozenset[Any](["__setitem__", "__delitem__", *(f"__i{name}__" for name in _IN_PLACE)])
-_HARMLESS: Final = frozenset(("requires_grad_", "share_memory_", "and_", "or_", "not_", "is_"))
-"""Methods, and functions of the module ``operator``, with an underscore that leave the values alone."""
+_HARMLESS: Final = frozenset(("and_", "or_", "not_", "is_"))
+"""Functions of the module ``operator`` with an underscore that change nothing."""
 
 _FLAGS: Final = ("training", "train", "use_input_stats")
 """The names that normalisations have for the flag with which they update their running statistics."""
