@@ -161,7 +161,6 @@ _DIAGONALS = ((0, 0), (1, 1), (-1, -1), (-1, 1), (0, 2))
 """The lowest and the highest diagonal."""
 
 
-_ALONG = LetterRule(_same, _preferred(-1), "axis")
 def topk(s: Solver, draft: NodeDraft, goal: Goal) -> None:
     """An operand with enough elements along the axis, of which the fields have as many as is wanted of them."""
     x, goals = draft.operand(0), [found for found in draft.field_goals.values() if found.rank is not None]
@@ -180,6 +179,7 @@ def topk(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         s.solve(x, Goal(tuple(shape), draft.field_goals.get(0, ANY).dtype))
 
 
+_ALONG = LetterRule(_same, _preferred(-1), "axis")
 _OVER = LetterRule(_same, sets_of_axes, "axis")
 _BY_AXES = LetterRule(_by_axes, lambda rank: list(dict.fromkeys([(rank - 1,), *sets_of_axes(rank)])), "axis")
 _NORMS: dict[str, ShapeRule] = {
