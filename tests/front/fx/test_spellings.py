@@ -249,6 +249,7 @@ def read(call: C, once: Once, types: Callable[[Any], Any] = type_of) -> Canon | 
 x, y, w, b, v = T(2, 3), T(2, 3) + 1, T(5, 3), T(5), T(3)
 even = T(2, 4, 4, 6)
 img, kernel, kbias, channel, spread = T(2, 4, 7, 7), T(6, 4, 3, 3), T(6), T(4), T(4) ** 2
+single = img[:1]
 ints, mask, idx = N(2, 3) + 1, T(2, 3, dtype=torch.bool), N(2, 4)
 table, batch1, batch2, square = T(5, 3), T(2, 3, 4), T(2, 4, 5), T(4, 4)
 q, k, val = T(2, 2, 4, 8), T(2, 2, 5, 8), T(2, 2, 5, 8)
@@ -418,6 +419,11 @@ SAME: dict[str, list[C]] = {
         c(aten.group_norm.default, img, 2, channel, channel),
     ],
     "instance norm": [c(F.instance_norm, img), c(F.instance_norm, img, None, None, None, None, True)],
+    "instance norm of one": [
+        c(F.instance_norm, single, weight=channel, bias=channel),
+        c(F.batch_norm, single, None, None, channel, channel, True),
+        c(aten.batch_norm.default, single, channel, channel, None, None, True, 0.1, 1e-5, True),
+    ],
     "normalize": [c(F.normalize, x), c(F.normalize, x, p=2, dim=-1, eps=1e-12)],
     "copy": [
         c(torch.clone, x), c("clone", x), c(aten.clone.default, x), c("contiguous", x), c(aten.alias.default, x),
@@ -744,7 +750,8 @@ def test_rows_have_the_parameters_of_the_functions() -> None:
 
 @pytest.mark.parametrize("call", [
     c(F.softmax, x), c(F.dropout, x), c(F.dropout, x, 0.5, True), c(aten.dropout.default, x, 0.5, True),
-    c(F.batch_norm, img, channel, channel, channel, channel, True), c(torch.sum, x, 1, out=x),
+    c(F.batch_norm, img, channel, channel, channel, channel, True), c(F.batch_norm, img, None, None, training=True),
+    c(F.batch_norm, single, channel, channel, training=True), c(torch.sum, x, 1, out=x),
     c(torch.add, x, y, out=x), c(F.glu, img.half(), 1),
     c(aten.upsample_nearest2d.vec, torch.randn(1, 2, 2, 4), [58, 8], None),
     c(aten.upsample_nearest2d.vec, img, None, [2.0, 1.1]),
@@ -1009,6 +1016,7 @@ MUTATING = [
     (c("__invert__", x), None), (c(operator.getitem, x, 0), None), (c(F.embedding, idx, table), None),
     (c(torch.cat, [x, y]), None), (c("requires_grad_", x), 0),
     (c(F.instance_norm, img, channel, channel), 1), (c(F.instance_norm, img), None),
+    (c(F.batch_norm, single, None, None, training=True), None),
     (c(torch.add, x, y, out=None), None),
 ]  # fmt: skip
 

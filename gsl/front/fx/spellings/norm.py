@@ -22,7 +22,9 @@ def filled(c: BoundCall, value: float, like: Any) -> LiteralOperand:
 
 
 def _batch_norm(c: BoundCall) -> Canon:
-    """Inference only: the running statistics are used."""
+    """With the running statistics. Without any, a single image is normalised by its own, as some weights are."""
+    if c.running_mean is None and c.running_var is None:
+        return _own_statistics(c)
     unread_unless(c.training is False)
     # Of halves, the statistics and weights may be of float32.
     gamma = filled(c, 1.0, c.running_mean) if c.weight is None else tensor(c, c.weight)
@@ -73,7 +75,7 @@ def _instance_norm(c: BoundCall) -> Canon:
 
 
 def _own_statistics(c: BoundCall) -> Canon:
-    """A batch norm of a single image by its own statistics: what instance norms are decomposed into."""
+    """A batch norm of a single image by its own statistics, as instance norms are decomposed into."""
     kind = c.typed(c.input)
     unread_unless(c.training is True and kind.ndim > 2 and kind.shape[0] == 1)
     return Canon("nn.instance_norm", _affine(c), {"axis": 1, "epsilon": real(c.eps)})
