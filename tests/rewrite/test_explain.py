@@ -580,10 +580,10 @@ def test_a_hint_tells_how_steps_of_several_nodes_are_written() -> None:
     def make(b: Builder) -> Any:
         return b.call("nn.relu", b.call("tanh", b.call("nn.relu", b.call("tanh", b.input("x", 4)))))
 
-    view = graph(make)
     def same(match: Any) -> list[Any]:
         return list(match.outputs)
 
+    view = graph(make)
     hint = Subst(pat.Repeat(op.ReLU(op.Tanh(x)), min=2), same, name="r").explain(view).hint
     assert "each nn.relu is an operand of the next one itself" in hint
     assert Subst(pat.Repeat(is_op("tanh") >> is_op("nn.relu"), min=2), same).explain(view).matches == 1
