@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from gsl.errors import FrontEndError
 from gsl.front.core.handle import handle_of, is_literal, origins
-from gsl.front.fx.handle import RULE, FxLeaf, native_of
+from gsl.front.fx.handle import RULE, UNTOLD, FxLeaf, native_of
 from gsl.front.fx.signatures import FxCallSignature
 from gsl.front.fx.spellings.effects import ATTENTION, DENSE, ROWS, is_by_strides, makes_lazy, mask_of
 from gsl.front.fx.values import (
@@ -290,7 +290,7 @@ class Admits:
             before, after = (native_of(node) if handle_of(node) is not None else None for node in (old, new))
             if old.op == "copy" and before in self.laid and after is not None:
                 value = self.values.value(after)
-                if is_strided(value) and not self.laid[before](value):
+                if UNTOLD in after.meta or (is_strided(value) and not self.laid[before](value)):
                     raise FrontEndError(f"%{old.name} lies in memory as a kernel wants it, and %{new.name} may not")
 
     def _check_masks(self, replaced: Replaced) -> None:

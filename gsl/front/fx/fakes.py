@@ -21,7 +21,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from gsl.errors import is_exhaustion
 from gsl.front.fx.devices import check_joint
-from gsl.front.fx.handle import calls_of
+from gsl.front.fx.handle import UNTOLD, calls_of
 from gsl.front.fx.on_meta import own_function, run_on_meta
 from gsl.front.fx.signatures import NoKeyError, key
 from gsl.front.fx.spellings.table import Native
@@ -36,6 +36,7 @@ from gsl.front.fx.values import (
     lies_by_rows,
     lies_densely,
     tensor_type,
+    tensors,
     type_of_value,
     value_of,
 )
@@ -293,7 +294,7 @@ class Fakes:
         if not isinstance(new, fx.Node) or (new not in self.moved and (new is old or self._copied.get(new) is old)):
             return False
         before, after = self.values_of(old, new)
-        if not self.moved.get(new, True) or not is_strided(before):
+        if not self._is_told(new) or not is_strided(before):
             return True
         if after is before:
             return False
@@ -301,11 +302,16 @@ class Fakes:
 
     def has_rows(self, node: Any) -> bool:
         """True if the elements along the last axis of a node's value are known to stand side by side in memory."""
-        return self.moved.get(node, True) and lies_by_rows(self.values.value(node))
+        return self._is_told(node) and lies_by_rows(self.values.value(node))
 
     def is_dense(self, node: fx.Node) -> bool:
         """True if the elements of a node's value are known to stand in memory one after the other."""
-        return self.moved.get(node, True) and lies_densely(self.values.value(node))
+        return self._is_told(node) and lies_densely(self.values.value(node))
+
+    def _is_told(self, node: Any) -> bool:
+        """True if a node's value tells how it lies in memory."""
+        known = self.moved.get(node)
+        return UNTOLD not in node.meta if known is None and isinstance(node, fx.Node) else known is not False
 
     def values_of(self, old: fx.Node, new: fx.Node) -> tuple[Any, Any]:
         """The value that was known of an old node, and the one known of the node that takes its place."""
@@ -324,20 +330,28 @@ class Fakes:
         is_alike = value is not UNKNOWN and type_of_value(value) == type_of_value(before)
         known = is_alike and self.place.are_strides_sure and self._lies(node, value)
         self.moved[node], self.have_spread = known, True
+        meta, worked_out = dict(node.meta), self.values.known.get(node, UNKNOWN)
+        note(lambda: self._restore(node, meta, worked_out))
+        self._tell(node, known)
         if known:
             self._before[node] = before
-            meta, worked_out = dict(node.meta), self.values.known.get(node, UNKNOWN)
-            note(lambda: self._restore(node, meta, worked_out))
             self.set(node, value, layout)
+
+    def _tell(self, node: fx.Node, known: bool) -> None:
+        """Note in the metadata, for the next rewrite, if a value does not tell how the result lies in memory."""
+        if known or not any(map(is_strided, tensors(self.values.value(node)))):
+            node.meta.pop(UNTOLD, None)
+        else:
+            node.meta[UNTOLD] = True
 
     def _lies(self, node: fx.Node, value: Any) -> bool:
         """True if a call's result has the layout of its value, although the layout of some operands is not known.
 
         It does if it lies so for other operands, too, as the result of a product of matrices does.
         """
-        if all(map(self.moved.get, node._input_nodes, repeat(True))):
+        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self._is_told(arg)])
+        if not unknown:
             return True
-        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self.moved.get(arg, True)])
         alike = self._alike(node, self.values)
         if alike is None:
             return self._lies_for_any(node, value, unknown)
@@ -396,6 +410,7 @@ class Fakes:
             # The meaning of the operator decides; only the strides are lost.
             value, layout = self.of_type(type, self._device(node)), None
         self.set(node, value, layout)
+        self._tell(node, self.moved[node])
         if self.mode is None and self.place.has_tensor_meta and isinstance(type, TensorType) and not has_symbols(type):
             shape: Any = type.shape
             memory = torch.empty(shape, dtype=getattr(torch, type.dtype), device="meta")

@@ -27,6 +27,10 @@ from gsl.graph import CONST, INPUT, PARAM, Node, Type
 RULE: Final = "gsl"
 """The metadata key under which a new native node names the rule that made it, and the nodes that it replaces."""
 
+UNTOLD: Final = "gsl_untold_layout"
+"""The metadata key of native nodes of which a rewrite could not tell how they lie in memory: their values may lie
+otherwise."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FxLeaf(NativeLeaf):

@@ -9,6 +9,8 @@ import torch
 from torch import fx, nn
 from torch.export import ExportedProgram
 
+from gsl.front.fx.handle import UNTOLD
+
 
 def differences(old: Any, new: Any) -> list[str]:
     """In what two native programs differ: nodes, arguments, metadata, weights, modules, signature."""
@@ -60,7 +62,8 @@ def twin(program: Any) -> Any:
 def update_differences(program: Any, view: Any, stored: fx.GraphModule) -> list[str]:
     """Write a view into the module of its program; in what that differs from the module that was stored of the view.
 
-    Reads of weights may stand elsewhere before their users.
+    Reads of weights may stand elsewhere before their users. What is kept as it was may get a mark that a rewrite could
+    not tell how it lies in memory.
     """
     module, nodes = program.native, set(program.native.graph.nodes)
     old = {node: (node.name, dict(node.meta)) for node in nodes}
@@ -72,7 +75,7 @@ def update_differences(program: Any, view: Any, stored: fx.GraphModule) -> list[
         if a.meta.keys() != b.meta.keys():
             found.append(f"{a.name}: the metadata has {list(a.meta)}, in place {list(b.meta)}")
     for node in module.graph.nodes:
-        if node in nodes and (node.name != old[node][0] or node.meta.keys() != old[node][1].keys()):
+        if node in nodes and (node.name != old[node][0] or node.meta.keys() - {UNTOLD} != old[node][1].keys()):
             found.append(f"{old[node][0]}: was changed")
     if list(stored.state_dict()) != list(module.state_dict()):
         found.append(f"weights: {sorted(set(stored.state_dict()) ^ set(module.state_dict()))}")
