@@ -305,7 +305,8 @@ def test_a_repetition_does_not_fuse_what_is_fused() -> None:
 def test_explain_names_the_line_of_the_file() -> None:
     explanation = str(rules(CHAIN).explain(view("n = layer_norm x; l = linear n; r = tanh l; s = relu n")))
     assert explanation.startswith("r (rules.yaml:1): no match")
-    assert "(rules.yaml:4)" in explanation
+    assert "(rules.yaml:5)" in explanation
+    assert "found %r (tanh)" in explanation
 
 
 def test_the_forms_of_a_rule_in_their_order() -> None:
