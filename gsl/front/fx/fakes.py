@@ -349,9 +349,9 @@ class Fakes:
 
         It does if it lies so for other operands, too, as the result of a product of matrices does.
         """
-        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self._is_told(arg)])
-        if not unknown:
+        if all(map(self._is_told, node._input_nodes)):
             return True
+        unknown = tuple([i for i, arg in enumerate(node._input_nodes) if not self._is_told(arg)])
         alike = self._alike(node, self.values)
         if alike is None:
             return self._lies_for_any(node, value, unknown)
