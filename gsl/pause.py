@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,6 +37,10 @@ def paused_collector(function: Callable[P, T]) -> Callable[P, T]:
     return paused
 
 
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
+"""The signals that end a process."""
+
+
 def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
     """The function, by whose end an interrupt (Ctrl-C) waits, and SIGTERM where something handles it: for what must not
     be left half-way, and for what starts processes, as Python ignores what a handler raises while it copies a process.
@@ -44,7 +48,30 @@ def uninterrupted(function: Callable[P, T]) -> Callable[P, T]:
 
     Signals reach the main thread only.
     """
-    return _waits(signal.SIGINT, _waits(signal.SIGTERM, function))
+    for number in reversed(ENDING):
+        function = _waits(number, function)
+    return function
+
+
+def starting(function: Callable[P, T]) -> Callable[P, T]:
+    """The function, which starts processes: uninterrupted, and what is to end such a process waits until that calls
+    :func:`let_end`, as Python forgets a signal that comes to a copy of a process before it runs."""
+
+    @functools.wraps(function)
+    def blocked(*args: P.args, **kwargs: P.kwargs) -> T:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    return uninterrupted(blocked if hasattr(signal, "pthread_sigmask") else function)
+
+
+def let_end() -> None:
+    """Let signals end this process, which a function that is :func:`starting` has started."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
 
 def _waits(number: signal.Signals, function: Callable[P, T]) -> Callable[P, T]:
@@ -74,4 +101,4 @@ def _waits(number: signal.Signals, function: Callable[P, T]) -> Callable[P, T]:
     return whole
 
 
-__all__ = ["paused_collector", "uninterrupted"]
+__all__ = ["let_end", "paused_collector", "starting", "uninterrupted"]

@@ -20,7 +20,7 @@ from typing import Any
 
 from gsl.cli import files, models
 from gsl.cli.command import Exit, TableRow, Terminal, UsageError, count, failure, process_class, terminated
-from gsl.pause import uninterrupted
+from gsl.pause import let_end, starting
 
 JsonObject = dict[str, Any]
 """The result for one model as JSON."""
@@ -138,7 +138,7 @@ def _at_once(work: _Task, tasks: Sequence[argparse.Namespace], jobs: int) -> Ite
             process.join()
 
 
-@uninterrupted
+@starting
 def _start(running: _Running, work: _Task, task: argparse.Namespace, jobs: int) -> None:
     """Start a process that does the work, and add it to those that run."""
     here, there = multiprocessing.Pipe(duplex=False)
@@ -156,6 +156,7 @@ def _send(there: Connection, work: _Task, task: argparse.Namespace, jobs: int) -
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, terminated)
+    let_end()
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(max(1, (os.cpu_count() or 1) // jobs))
     there.send(_attempt(work, task))

@@ -7,8 +7,8 @@ import ast
 import multiprocessing
 import pickle
 import signal
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 from gsl.cache import Store
 from gsl.errors import GSLError, PatternError, is_exhaustion
-from gsl.pause import uninterrupted
+from gsl.pause import ENDING, let_end, starting
 from gsl.prove import NoProof, Proof
 from gsl.rewrite import RuleSet, Subst
 from gsl.rewrite.fingerprint import fingerprint
@@ -148,13 +148,13 @@ def _found(
     rules: tuple[Subst, ...], options: dict[str, int], jobs: int, executor: Executor | None
 ) -> Iterator[Verdict]:
     if executor is not None:
-        yield from _elsewhere(rules, executor, options)
+        yield from _elsewhere(rules, executor.submit, options)
     elif jobs > 1:
         methods = multiprocessing.get_all_start_methods()
         context = multiprocessing.get_context("fork" if "fork" in methods else None)
         own = ProcessPoolExecutor(jobs, context, _end_by_signals)
         try:
-            yield from _elsewhere(rules, own, options)
+            yield from _elsewhere(rules, starting(own.submit), options)
         finally:
             own.shutdown(cancel_futures=True)
     else:
@@ -164,12 +164,14 @@ def _found(
 
 def _end_by_signals() -> None:
     """Have an interrupt (Ctrl-C), which comes to all processes, and SIGTERM end this one at once."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
+    let_end()
 
 
-def _elsewhere(rules: tuple[Subst, ...], executor: Executor, options: dict[str, int]) -> Iterator[Verdict]:
-    submit = uninterrupted(executor.submit)  # which starts processes
+def _elsewhere(
+    rules: tuple[Subst, ...], submit: Callable[..., Future[bytes]], options: dict[str, int]
+) -> Iterator[Verdict]:
     futures = [None if (sent := _pickled(rule)) is None else submit(_verify, sent, options) for rule in rules]
     for rule, future in zip(rules, futures):
         yield _verdict(rule, options) if future is None else pickle.loads(future.result())

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -149,6 +150,30 @@ def test_a_signal_is_not_lost_while_a_process_is_copied(
     with pytest.raises(SystemExit, match="143") if number == signal.SIGTERM else nullcontext():
         assert gsl(command, *rest, "--jobs", "2") == (130, "", "gsl: interrupted\n")
     assert multiprocessing.active_children() == []
+
+
+@pytest.mark.usefixtures("default_handler")
+@pytest.mark.parametrize(("command", "told"), [
+    ("apply", "its process ended with status 143"), ("verify", "terminated abruptly"),
+])  # fmt: skip
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the new process may run at once")
+def test_a_signal_that_comes_to_a_process_before_it_runs_ends_it(
+    command: str, told: str, zoo: Path, gsl: Run, at_fork: list[Callable[[], object]]
+) -> None:
+    def end() -> None:
+        started = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+        os.kill(int(started[-1]), signal.SIGTERM)
+
+    rest = ("mine.py:swish", "zoo", "-o", "new") if command == "apply" else ("mine.py:swish,idle,near,folds",)
+    at_fork.append(end)
+    processors = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(processors)})  # so that the new process waits for this one
+    try:
+        status, out, err = gsl(command, *rest, "--jobs", "2")
+    finally:
+        os.sched_setaffinity(0, processors)
+    assert status != 0
+    assert told in out + err
 
 
 def test_verification_that_is_terminated_ends_its_processes(
