@@ -173,6 +173,8 @@ def topk(s: Solver, draft: NodeDraft, goal: Goal) -> None:
         count = meet(count, sizes[axis])
         shape = [size if place == axis else meet(size, sizes[place]) for place, size in enumerate(shape)]
     most = shape[axis]
+    for name in ("largest", "sorted"):
+        s.attr(draft, name)
     count = s.attr(draft, "k", None if count is None else [count], lambda k: most is None or 0 < k <= most)
     if not x.solved:
         shape[axis] = most or count + s.choices.index(3)
