@@ -271,11 +271,7 @@ class Splicer:
         done = set(self.dead)
         for node in graph.nodes:
             if node not in done:
-                if not node.deps and done.issuperset(node.operands):  # as nearly always: nothing has to be walked
-                    done.add(node)
-                    order.append(node)
-                else:
-                    _emit(node, done, order)
+                _emit(node, done, order)
             if node in self._instead:
                 roots = list(self._instead[node])
                 for root in roots:  # grows: what stands for it may have been replaced in turn
@@ -343,8 +339,11 @@ def _put_in_order(new: Node, users: tuple[Node, ...]) -> None:
 
 def _emit(root: Node, done: set[Node], order: list[Node]) -> None:
     """Append a node to the order, after the operands that are not in it yet."""
-    stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
     done.add(root)
+    if not root.deps and done.issuperset(root.operands):  # as nearly always: nothing has to be walked
+        order.append(root)
+        return
+    stack: list[tuple[Node, Iterator[Node]]] = [(root, iter((*root.operands, *root.deps)))]
     while stack:
         node, operands = stack[-1]
         for operand in operands:

@@ -325,15 +325,22 @@ class Checker:
     def applied(self, replacement: Replacement) -> None:
         """Note a rewrite: tensors that were changed in place are now changed in another place, and new exchanges have
         places of their own."""
+        for node in replacement.created:
+            if node.effect is not None:  # new nodes nearly never have one
+                self._placed(replacement)
+                break
+        if self.changed:
+            for old, new in zip(replacement.old, replacement.new):
+                if old in self.changed:
+                    self.changed[new] = self.changed[old]
+
+    def _placed(self, replacement: Replacement) -> None:
+        """Give the new exchanges places among the nodes with effects."""
         made = [node for node in replacement.created if node.effect is Effect.EXCHANGES]
         if made:
             _put(replacement)
             for node in made:
                 insort(self.effects, node, key=_index)
-        if self.changed:
-            for old, new in zip(replacement.old, replacement.new):
-                if old in self.changed:
-                    self.changed[new] = self.changed[old]
 
 
 def _is_given(node: Node) -> bool:

@@ -221,7 +221,10 @@ class Admits:
         return frozenset(by_grad[False] if by_grad[True] else ())
 
     def _has_gradient(self, node: fx.Node) -> bool:
-        return any(isinstance(item, FakeTensor) and item.requires_grad for item in tensors(self.values.value(node)))
+        value = self.values.value(node)
+        if value.__class__ is FakeTensor:  # as nearly always
+            return bool(value.requires_grad)
+        return any(isinstance(item, FakeTensor) and item.requires_grad for item in tensors(value))
 
     def __call__(self, replaced: Replaced) -> None:
         self._check_lazy(replaced)

@@ -108,7 +108,12 @@ def _is_untold(value: Any) -> bool:
     """True for the value of such a call that lies otherwise on a CPU: a fake one lies as its operand, and one of a CPU
     is dense, or has the channels of images and volumes last."""
     result = value[0] if isinstance(value, (tuple, list)) else value
-    return is_strided(result) and not _is_usual(tuple(map(dim_of, result.shape)), _strides(result))
+    if not is_strided(result):
+        return False
+    try:
+        return not _is_usual(result.shape, result.stride())
+    except TypeError:  # symbolic sizes can't be keys
+        return not _is_usual(tuple(map(dim_of, result.shape)), _strides(result))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -563,7 +568,7 @@ def _alike(
     """
     if not isinstance(target, OpOverload) or not all(forms.values()):
         return None
-    if target._schema.name in _BIASED and len(args) > 2 and _are_joint(forms.get(args[1]), forms.get(args[2])):
+    if id(target) in _BIASED and len(args) > 2 and _are_joint(forms.get(args[1]), forms.get(args[2])):
         forms = {arg: form for arg, form in forms.items() if arg is not args[2]}
         args = (*args[:2], None, *args[3:]) if len(args) > 3 else args[:2]
     parts: list[Any] = [target, torch.get_default_dtype(), *forms.values()]
@@ -585,8 +590,13 @@ def _are_joint(weight: Form | None, bias: Form | None) -> bool:
     return weight is not None and bias is not None and weight.properties[2:4] == bias.properties[2:4]
 
 
-_BIASED: Final = frozenset(("aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::convolution"))
-"""The operators whose third operand is a bias, which does not matter for how the result lies."""
+_BIASED: Final = frozenset(
+    id(getattr(getattr(torch.ops.aten, name), overload))
+    for name in ("conv1d", "conv2d", "conv3d", "convolution")
+    for overload in getattr(torch.ops.aten, name).overloads()
+)
+"""The operators whose third operand is a bias, which does not matter for how the result lies: by their addresses,
+because their names and hashes take long."""
 
 _OPERANDS: Final = (fx.Node, FakeTensor, torch.Tensor)
 
