@@ -429,6 +429,40 @@ def test_a_read_stays_before_a_change_that_no_operand_tells(function: Any, count
     torch.testing.assert_close(new.mod(x), wanted)
 
 
+def increased(self: Any, x: torch.Tensor) -> Any:
+    """What a change reads, but does not write, is read before, too."""
+    data, before = torch.exp(x), x * 2.0
+    other = data + 1.0
+    data.view(-1).add_(x)
+    return before * 3.0, data, other
+
+
+def test_what_a_change_only_reads_is_not_changed() -> None:
+    old = Workload.from_torch(NetOfOne(increased), (torch.randn(3),))
+    new = TRIPLE(old)
+    assert new.trace.count() == 1
+    assert agree(old, new)
+
+
+def increased_within(self: Any, x: torch.Tensor) -> Any:
+    """A change whose result is used, of a tensor that was read before through another one."""
+    data = torch.exp(x)
+    before = data * 3.0
+    return torch.ops.aten.add_.Tensor(data.view(-1), x) * 2.0, data, before
+
+
+@pytest.mark.parametrize("load", [Workload.from_torch, lambda m, a: Workload.from_fx(traced(m), a)])
+def test_no_rule_takes_a_change_away(load: Any) -> None:
+    y = pat.Wildcard()
+    old = load(NetOfOne(increased_within), (torch.randn(3),))
+    change = pat.Call(torch.ops.aten.add_.Tensor, X, y)
+    for rule in (Subst(change, X + y), Subst(change * 2.0, (X + y) * 2.0)):
+        new = rule(old)
+        (refused,) = new.trace.refused
+        assert refused.reason.endswith("has an effect (mutates), so it must stay as it is")
+        assert agree(old, new)
+
+
 def test_inputs_may_overlap() -> None:
     """Torch hands on two parts of one tensor as two inputs."""
 
