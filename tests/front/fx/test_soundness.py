@@ -437,8 +437,16 @@ def increased(self: Any, x: torch.Tensor) -> Any:
     return before * 3.0, data, other
 
 
-def test_what_a_change_only_reads_is_not_changed() -> None:
-    old = Workload.from_torch(NetOfOne(increased), (torch.randn(3),))
+def with_changed_input(self: Any, x: torch.Tensor) -> Any:
+    """What is read before the change is computed, and numbers."""
+    before = torch.exp(x) * 2.0
+    x.add_(1.0)
+    return before * 3.0
+
+
+@pytest.mark.parametrize("function", [increased, with_changed_input])
+def test_what_a_change_does_not_write_is_not_changed(function: Any) -> None:
+    old = Workload.from_torch(NetOfOne(function), (torch.randn(3),))
     new = TRIPLE(old)
     assert new.trace.count() == 1
     assert agree(old, new)
