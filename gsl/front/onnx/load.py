@@ -435,6 +435,8 @@ class OnnxLoader(Loader):
             return None
         if any(getattr(operand.attrs["value"], "nbytes", 0) > FEW for operand in view.operands):
             return None
+        if any(map(meaning.has_symbols, view.attrs.values())):
+            return None
         try:
             return meaning.evaluate(TABLE[view.op], [part.attrs["value"] for part in view.operands], view.attrs).numpy()
         except (IndexError, RuntimeError):

@@ -448,6 +448,12 @@ def test_what_fails_when_the_model_runs_is_kept() -> None:
     assert wl.op_counts() == {"take": 1, "onnx::Reshape": 1}
 
 
+def test_integers_of_which_there_are_as_many_as_a_size_tells() -> None:
+    body = "s = Shape(x) e = Expand(one, s) y = Add(e, e)"
+    wl = workload(body, "float[n] x", "int64[m] y", more="int64[1] one = {7}")
+    assert wl.op_counts() == {"onnx::Shape": 1, "broadcast_to": 1, "add": 1}
+
+
 def test_a_pattern_tells_an_operand_that_is_left_out() -> None:
     assert "mode='cubic', arg1=None)" in str(workload('y = Resize <mode = "cubic"> (x, , x)').pattern("y"))
 
