@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from gsl.attr.evaluate import same
@@ -13,6 +13,8 @@ from gsl.spec import Trait, spec_of
 
 AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
 """The dtypes with which frameworks compute in single precision, or in a lower one."""
+_HALVES: Final = {"float16": (11, -13), "bfloat16": (8, -125)}
+"""The number of binary digits of halves, and the exponent of the smallest number that has all of them."""
 
 
 def decidedly_same(left: Any, right: Any) -> bool:
@@ -74,7 +76,7 @@ def is_literal(wanted: Any, node: Node) -> bool:
 
     A tensor that is filled with a wanted number is no number where it broadcasts what it is combined with.
     """
-    is_equal = equal_literal(wanted, node.attrs["value"]) or equal_in_single(wanted, node)
+    is_equal = equal_literal(wanted, node.attrs["value"]) or equal_in_arithmetic(wanted, node)
     return is_equal and (hasattr(wanted, "shape") or not any(_is_broadcast(user, node) for user in node.users))
 
 
@@ -94,23 +96,35 @@ def _is_broadcast(call: Node, literal: Node) -> bool:
     )
 
 
-def equal_in_single(wanted: Any, node: Node) -> bool:
-    """True if a literal of the graph is the wanted float in single precision, and arithmetic in that is all its use.
+def equal_in_arithmetic(wanted: Any, node: Node) -> bool:
+    """True if a literal of the graph is the wanted float in the precision of the arithmetic that is all its use.
 
-    So the square root of two in double precision is a constant of float32, which has nine decimals.
+    So the square root of two in double precision is a constant of float32, which has nine decimals, and one of halves,
+    1.4140625. In torch, arithmetic with halves takes Python's numbers in single precision.
     """
     actual = node.attrs["value"]
-    if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-6):
+    if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-2):
         return False
     import numpy
 
-    return bool(numpy.float32(wanted) == numpy.float32(actual)) and all(map(_is_single, node.users))
+    if numpy.float32(wanted) == numpy.float32(actual):
+        return all(_is_arithmetic(user, AT_MOST_SINGLE) for user in node.users)
+    return any(
+        _rounded(wanted, bits, least) == actual and all(_is_arithmetic(user, (dtype,)) for user in node.users)
+        for dtype, (bits, least) in _HALVES.items()
+    )
 
 
-def _is_single(node: Node) -> bool:
-    """True for element-wise arithmetic in single precision at most."""
+def _rounded(value: float, bits: int, least: int) -> float:
+    """A number with so many binary digits, fewer below 2 to the power of ``least``."""
+    place = bits - max(math.frexp(value)[1], least)
+    return math.ldexp(round(math.ldexp(value, place)), -place) if math.isfinite(value) else value
+
+
+def _is_arithmetic(node: Node, dtypes: Collection[str]) -> bool:
+    """True for element-wise arithmetic in one of these dtypes."""
     spec = spec_of(node.op)
-    known = isinstance(node.type, TensorType) and node.type.dtype in AT_MOST_SINGLE
+    known = isinstance(node.type, TensorType) and node.type.dtype in dtypes
     return known and spec is not None and Trait.BROADCASTING in spec.traits
 
 

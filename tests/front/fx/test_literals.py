@@ -123,6 +123,11 @@ ROUNDED = float(str(np.float32(ROOT)))
         (lambda a: a * (ROUNDED + 2e-7), torch.float32, 0),
         (lambda a: a > ROUNDED, torch.float32, 0),  # its dtype does not tell that of its operands
         (lambda a: a * ROOT, torch.float64, 1),
+        (lambda a: a * 1.4140625, torch.float16, 1),  # the half next to it, as ONNX and Relax keep it
+        (lambda a: a * 1.4140625, torch.bfloat16, 1),
+        (lambda a: a * 1.4140625, torch.float32, 0),
+        (lambda a: a * 1.414, torch.float16, 0),
+        (lambda a: a * 1.4150390625, torch.float16, 0),  # the next half
     ],
 )
 def test_a_number_is_compared_in_the_precision_of_the_arithmetic(function: Any, dtype: Any, found: int) -> None:
