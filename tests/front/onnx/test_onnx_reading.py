@@ -153,6 +153,16 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         {"body": "y = SimplifiedLayerNormalization <epsilon: float = 0.5> (x, w)", "more": "float[3] w = {1, 2, 3}"},
         "%w: float32[3] = param\n%y: float32[2, 3] = nn.rms_norm(%x, %w, epsilon=0.5)",
     ),
+    "attention with all attributes, as torch exports it": (
+        {"body": "y = Attention <is_causal = 0, scale = 0.5, softcap = 0.0, qk_matmul_output_mode = 0> (x, x, x)",
+         "inputs": "float[2,1,3,4] x", "outputs": "float[2,1,3,4] y", "opset": 23},
+        "%y: float32[2, 1, 3, 4] = nn.attention(%x, %x, %x, scale=0.5)",
+    ),
+    "attention with a cap": (
+        {"body": "y = Attention <softcap = 20.0> (x, x, x)", "inputs": "float[2,1,3,4] x",
+         "outputs": "float[2,1,3,4] y", "opset": 23},
+        "%y: float32[2, 1, 3, 4] = onnx::Attention(%x, %x, %x, softcap=20.0)",
+    ),
     "several results": (
         {"body": "v, i = TopK(x, k) y = Relu(v)", "outputs": "float[2,2] y, int64[2,2] i", "more": "int64[1] k = {2}"},
         "%topk: (float32[2, 2], int64[2, 2]) = topk(%x, k=2)\n"

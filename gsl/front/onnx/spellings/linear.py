@@ -173,8 +173,9 @@ def _of_all_places(w: OnnxLowering, mask: Any, query: Any, key: Any) -> Any:
 
 
 def _read_attention(r: OnnxCall) -> Canon:
-    plain = {"scale", "is_causal", "q_num_heads", "kv_num_heads"}
-    unread_unless(set(r.node.attributes) <= plain and len(r.inputs) <= 4 and all(v is not None for v in r.inputs))
+    # Torch's exporter writes all attributes. The heads of four axes are told by these.
+    unread_unless(r.attr("softcap", 0.0) == 0 and "softmax_precision" not in r.node.attributes)
+    unread_unless(len(r.inputs) <= 4 and all(v is not None for v in r.inputs))
     query, key = r.type(0), r.type(1)
     unread_unless(query.ndim == key.ndim == r.type(2).ndim == 4)
     causal = bool(r.attr("is_causal", 0))
