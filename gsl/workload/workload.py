@@ -173,7 +173,8 @@ class Workload:
     def from_onnx(
         cls, model: Any, example_inputs: Sequence[Any] | None = None, *, name: str | None = None
     ) -> Workload:
-        """The workload of a model of ONNX: an ``onnx_ir.Model``, an ``onnx.ModelProto``, or the path of a file.
+        """The workload of a model of ONNX: an ``onnx_ir.Model``, an ``onnx.ModelProto``, the path of a file, or what
+        ``torch.onnx.export`` returns.
 
         Example inputs, in order, tell the numbers of symbolic sizes where programs are compared and costs measured.
 

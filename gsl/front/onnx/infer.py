@@ -111,8 +111,17 @@ def _fewest_outputs(model: ir.Model, op: Op) -> int | None:
     try:
         return max(onnx.defs.get_schema(op.name, version, "").min_output, 1)
     except onnx.defs.SchemaError:
-        known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
-        raise ValueError(f"version {version} of ONNX's operators has no {op.name}: {nearest(op.name, known)}") from None
+        raise ValueError(f"version {version} of ONNX's operators has no {op.name}{_since(op.name, version)}") from None
+
+
+def _since(name: str, version: int) -> str:
+    """The version with which an operator came that one lacks, or the names of others that it has, as text."""
+    schemas = [schema for schema in onnx.defs.get_all_schemas_with_history() if not schema.domain]
+    own = [schema.since_version for schema in schemas if schema.name == name]
+    if own and min(own) > version:
+        return f", which came with version {min(own)}"
+    known = {schema.name for schema in schemas if schema.since_version <= version and schema.name != name}
+    return f": {nearest(name, known)}"
 
 
 def _check(call: ir.Model) -> None:

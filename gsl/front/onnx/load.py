@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import onnx_ir as ir
 
-from gsl.front.core.handle import NativeLeaf, Reading, Single
+from gsl.front.core.handle import NativeLeaf, Reading, Single, handle_of
 from gsl.front.core.infer import inferred, refined, shortest
 from gsl.front.core.load import Expansion, Loader, Rows, recorded
 from gsl.front.core.opaque import attributes_of
@@ -107,6 +107,13 @@ def counted(node: ir.Node) -> list[int]:
 def node_of(native: Any) -> ir.Node | None:
     """The node that computes what a view node stands for; ``None`` for an input or a weight."""
     return native.producer() if isinstance(native, ir.Value) else native
+
+
+def targets(node: Node) -> Iterator[OnnxOp]:
+    """The operators of ONNX whose calls a view node stands for."""
+    own = handle_of(node)
+    natives = () if own is None else map(node_of, (*own.reading.through, own.reading.native))
+    yield from (opaque.target_of(native) for native in natives if native is not None)
 
 
 def is_constant(node: ir.Node | None) -> bool:
@@ -506,4 +513,6 @@ def _may_be_shape(type: Type | None) -> bool:
     return not isinstance(type, TensorType) or (type.ndim < 2 and type.dtype in ("int32", "int64"))
 
 
-__all__ = ["INITIALIZER", "PARTS", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "node_of", "weights_of"]
+__all__ = [
+    "INITIALIZER", "PARTS", "OnnxLeaf", "OnnxLoader", "is_alias", "is_constant", "node_of", "targets", "weights_of",
+]  # fmt: skip

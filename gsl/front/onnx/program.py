@@ -19,7 +19,7 @@ from gsl.front.onnx import run
 from gsl.front.onnx.bodies import with_bodies, with_functions
 from gsl.front.onnx.files import checked, deserialised, in_memory, opened, reason_of, save
 from gsl.front.onnx.infer import evaluate
-from gsl.front.onnx.load import OnnxLoader, weights_of, why_unread
+from gsl.front.onnx.load import OnnxLoader, targets, weights_of, why_unread
 from gsl.front.onnx.outline import may_have
 from gsl.front.onnx.spellings import OnnxTarget
 from gsl.front.onnx.steps import OnnxSteps
@@ -86,6 +86,7 @@ class OnnxProgram(Extended):
         self._is_flat = check and loader.is_flat
         inputs = [(value, loader.type_of(value)) for value in self._model.graph.inputs]
         graph.writable = partial(try_call, self._model, OnnxTarget(loader.opset, inputs))
+        graph.targets = targets
         return graph
 
     def why_unread(self) -> Callable[[Node], str]:
@@ -204,7 +205,7 @@ class OnnxProgram(Extended):
 
 
 def from_onnx(source: Any, *, check: bool = True) -> OnnxProgram:
-    """The program of an ``onnx_ir.Model``, an ``onnx.ModelProto``, or a file of one.
+    """The program of an ``onnx_ir.Model``, an ``onnx.ModelProto``, a file of one, or what ``torch.onnx.export`` makes.
 
     The tensors of a file that has external data stay in their files. FrontEndError for anything else, and for a file
     that is none of a model. Without ``check``, a model in memory may be unsound until it is loaded.
@@ -213,6 +214,8 @@ def from_onnx(source: Any, *, check: bool = True) -> OnnxProgram:
         return source
     if isinstance(source, (str, os.PathLike)):
         return OnnxProgram(checked(opened(Path(source))))
+    if type(source).__name__ == "ONNXProgram":
+        source = source.model
     if type(source).__name__ == "ModelProto":
         try:
             source = deserialised(source)

@@ -54,8 +54,7 @@ def exported(opset: int, dynamic: bool = False) -> Workload:
             )
     finally:
         logging.disable(logging.NOTSET)
-    assert made is not None
-    return Workload.from_onnx(made.model)
+    return Workload.from_onnx(made)
 
 
 @pytest.mark.sweep(3)

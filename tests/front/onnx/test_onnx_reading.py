@@ -473,3 +473,13 @@ def test_an_explanation_tells_literals_apart() -> None:
     wl = workload(f"{constants} z = Mul (x, a) y = Add (z, b)")
     c = pat.Const()
     assert "expected %const (2.0), found %const (3.0)" in str(Subst(pat.Wildcard() * c + c, c, name="same").explain(wl))
+
+
+@pytest.mark.parametrize(("body", "name", "told"), [
+    ("y = Relu(x)", "Relu", "%y is a call of onnx::Relu, which the graph shows as one of nn.relu"),
+    ("a = Sqrt(x) y = Reciprocal(a)", "Sqrt", "%y is a call of onnx::Sqrt, which the graph shows as one of rsqrt"),
+])  # fmt: skip
+def test_an_explanation_tells_by_which_operator_a_node_is_shown(body: str, name: str, told: str) -> None:
+    x = pat.Wildcard()
+    rule = Subst(pat.Call(f"onnx::{name}", x), op.Sigmoid(x), name="native")
+    assert f"hint: {told}" in str(rule.explain(workload(body)))

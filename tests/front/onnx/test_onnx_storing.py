@@ -267,6 +267,7 @@ def test_native_operators_are_matched_and_written() -> None:
 
 @pytest.mark.parametrize(("made", "reason"), [
     (pat.Call("onnx::Rleu", X), "version 22 of ONNX's operators has no Rleu: did you mean 'Relu'"),
+    (pat.Call("onnx::Swish", X), "version 22 of ONNX's operators has no Swish, which came with version 24"),
     (pat.Call("onnx::Softmax", X, axs=1), "ONNX does not take the call: Unrecognized attribute: axs for operator "),
     (pat.Call("onnx::Softsign", X, X), "input size 2 not in range [min=1, max=1]"),
     (pat.Call("onnx::Gemm", X, X, X), "ONNX does not take the call: [ShapeInferenceError]"),
