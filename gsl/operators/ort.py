@@ -18,21 +18,21 @@ _NORM = {"x": "b s d", "skip": "b s d", "gamma": "d"}
 def skip_layer_norm(
     x: Tensor, skip: Tensor, gamma: Tensor, beta: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The layer norm of a sum, its mean and its inverse standard deviation, and the sum."""
+    """The layer norm of a sum, its mean and its inverse standard deviation in float32, and the sum."""
     total = x + skip if bias is None else x + bias + skip
     mean = total.mean(-1, keepdim=True)
     inverse = torch.rsqrt((total - mean).square().mean(-1, keepdim=True) + epsilon)
-    return (total - mean) * inverse * gamma + beta, mean, inverse, total
+    return (total - mean) * inverse * gamma + beta, mean.float(), inverse.float(), total
 
 
 @library_operator("com.microsoft::SkipSimplifiedLayerNormalization", **_NORM, bias="d")
 def skip_rms_norm(
     x: Tensor, skip: Tensor, gamma: Tensor, bias: Tensor | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The RMS norm of a sum, a mean of 0, the inverse root mean square, and the sum."""
+    """The RMS norm of a sum, in float32 a mean of 0 and the inverse root mean square, and the sum."""
     total = x + skip if bias is None else x + bias + skip
     inverse = torch.rsqrt(total.square().mean(-1, keepdim=True) + epsilon)
-    return total * inverse * gamma, torch.zeros_like(inverse), inverse, total
+    return total * inverse * gamma, torch.zeros_like(inverse).float(), inverse.float(), total
 
 
 @library_operator("com.microsoft::BiasGelu", x="*b d", bias="d")

@@ -194,6 +194,20 @@ def test_so_it_does_of_a_gelu_of_an_older_model(tmp_path: Path) -> None:
     assert [opened(each.model, tmp_path) for each in (wl, new)] == [nodes(wl.model), ["Gelu"]]
 
 
+@pytest.mark.parametrize("dtype", ["float", "float16"])
+@pytest.mark.parametrize(("norm", "made"), [
+    ("LayerNormalization (sum, w, b)", "SkipLayerNormalization"),
+    ("SimplifiedLayerNormalization (sum, w)", "SkipSimplifiedLayerNormalization"),
+])  # fmt: skip
+def test_the_norm_of_a_sum_that_others_use_has_statistics_in_float32(norm: str, made: str, dtype: str) -> None:
+    inputs = f"{dtype}[2,3,8] x, {dtype}[2,3,8] skip, {dtype}[8] w, {dtype}[8] b"
+    outputs = f"{dtype}[2,3,8] y, {dtype}[2,3,8] sum"
+    wl = workload(f"sum = Add (x, skip) n = {norm} y = Abs (n)", inputs, outputs, opset=20)
+    new = rules.ORT(wl, iterative=True)
+    assert nodes(new.model) == [made, "Abs"]
+    wl.compare(new, rtol=1e-2, atol=1e-2).check()
+
+
 def opened(model: ir.Model, folder: Path) -> list[str]:
     """The operators of a model as onnxruntime has optimised it."""
     options = onnxruntime.SessionOptions()
