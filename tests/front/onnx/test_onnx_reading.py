@@ -153,6 +153,10 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
         {"body": "y = SimplifiedLayerNormalization <epsilon: float = 0.5> (x, w)", "more": "float[3] w = {1, 2, 3}"},
         "%w: float32[3] = param\n%y: float32[2, 3] = nn.rms_norm(%x, %w, epsilon=0.5)",
     ),
+    "a cast to the dtype of another tensor": (
+        {"body": "y = CastLike(x, k)", "inputs": "float[2,3] x, int32[5] k", "outputs": "int32[2,3] y"},
+        "%y: int32[2, 3] = cast(%x, dtype='int32') with %k",
+    ),
     "attention with all attributes, as torch exports it": (
         {"body": "y = Attention <is_causal = 0, scale = 0.5, softcap = 0.0, qk_matmul_output_mode = 0> (x, x, x)",
          "inputs": "float[2,1,3,4] x", "outputs": "float[2,1,3,4] y", "opset": 23},

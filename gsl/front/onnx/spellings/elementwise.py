@@ -186,7 +186,10 @@ def _read_clip(r: OnnxCall) -> Canon:
 
 
 def _read_cast(r: OnnxCall) -> Canon:
-    dtype = DTYPES.get(r.attr("to"))
+    return _cast(r, DTYPES.get(r.attr("to")))
+
+
+def _cast(r: OnnxCall, dtype: str | None) -> Canon:
     unread_unless(dtype is not None and "float8" not in dtype)
     return Canon("cast", (r.x,), {"dtype": dtype})
 
@@ -304,6 +307,7 @@ ROWS: Final = (
     row("clip", "Clip", _clip, _read_clip, also=("nn.relu6",)),
     row("cast", "Cast", lambda w, x, dtype: (
         w.cast(x, dtype) if is_number(x) else w.call("Cast", x, to=onnx_dtype(dtype))), _read_cast),
+    row("", "CastLike", read=lambda r: _cast(r, r.type(1).dtype), also=("cast",)),
     row("nn.relu", "Relu", lambda w, x: w.write("maximum", x, 0), lacks=("int64",)),
     row("nn.leaky_relu", "LeakyRelu", lambda w, x, alpha: w.write(
         "where", w.write("less", x, 0.0), w.write("multiply", x, alpha), x), lacks=_DOUBLE, alpha=0.01),
