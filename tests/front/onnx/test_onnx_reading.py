@@ -162,6 +162,16 @@ READ: dict[str, tuple[dict[str, str | int], str]] = {
          "inputs": "float[2,1,3,4] x", "outputs": "float[2,1,3,4] y", "opset": 23},
         "%y: float32[2, 1, 3, 4] = nn.attention(%x, %x, %x, scale=0.5)",
     ),
+    "attention with windows that hide nothing": (
+        {"body": "y = Attention <left_window_size = -1, right_window_size = -1> (x, x, x)",
+         "inputs": "float[2,1,3,4] x", "outputs": "float[2,1,3,4] y", "opset": 25},
+        "%y: float32[2, 1, 3, 4] = nn.attention(%x, %x, %x)",
+    ),
+    "attention with a window": (
+        {"body": "y = Attention <left_window_size = 1> (x, x, x)", "inputs": "float[2,1,3,4] x",
+         "outputs": "float[2,1,3,4] y", "opset": 25},
+        "%y: float32[2, 1, 3, 4] = onnx::Attention(%x, %x, %x, left_window_size=1)",
+    ),
     "attention with a cap": (
         {"body": "y = Attention <softcap = 20.0> (x, x, x)", "inputs": "float[2,1,3,4] x",
          "outputs": "float[2,1,3,4] y", "opset": 23},

@@ -172,9 +172,17 @@ def _of_all_places(w: OnnxLowering, mask: Any, query: Any, key: Any) -> Any:
     return mask if w.shape_of(mask) == shape else w.write("broadcast_to", mask, shape=shape)
 
 
+_READ: Final = frozenset(("scale", "is_causal", "q_num_heads", "kv_num_heads", "qk_matmul_output_mode"))
+"""The attributes of attention that may have any value: that of four axes tells its heads, and the last one is about
+another result."""
+_WITHOUT: Final = {"softcap": 0.0, "left_window_size": -1, "right_window_size": -1}
+"""The values of its other attributes with which these change nothing."""
+
+
 def _read_attention(r: OnnxCall) -> Canon:
-    # Torch's exporter writes all attributes. The heads of four axes are told by these.
-    unread_unless(r.attr("softcap", 0.0) == 0 and "softmax_precision" not in r.node.attributes)
+    # Torch's exporter writes all attributes.
+    others = r.node.attributes.keys() - _READ
+    unread_unless(all(name in _WITHOUT and r.attr(name) == _WITHOUT[name] for name in others))
     unread_unless(len(r.inputs) <= 4 and all(v is not None for v in r.inputs))
     query, key = r.type(0), r.type(1)
     unread_unless(query.ndim == key.ndim == r.type(2).ndim == 4)
