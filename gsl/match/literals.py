@@ -13,6 +13,7 @@ from gsl.spec import Trait, spec_of
 
 AT_MOST_SINGLE: Final = frozenset(("float32", "float16", "bfloat16"))
 """The dtypes with which frameworks compute in single precision, or in a lower one."""
+
 _HALVES: Final = {"float16": (11, -13), "bfloat16": (8, -125)}
 """The number of binary digits of halves, and the exponent of the smallest number that has all of them."""
 
@@ -99,8 +100,9 @@ def _is_broadcast(call: Node, literal: Node) -> bool:
 def equal_in_arithmetic(wanted: Any, node: Node) -> bool:
     """True if a literal of the graph is the wanted float in the precision of the arithmetic that is all its use.
 
-    So the square root of two in double precision is a constant of float32, which has nine decimals, and one of halves,
-    1.4140625. In torch, arithmetic with halves takes Python's numbers in single precision.
+    So the square root of two in double precision is a constant of float32, which has nine decimals. As a factor or a
+    divisor of halves, it is 1.4140625, too: torch takes Python's numbers in single precision there, but the result is
+    rounded as much.
     """
     actual = node.attrs["value"]
     if type(wanted) is not float or type(actual) is not float or not math.isclose(wanted, actual, rel_tol=1e-2):
@@ -110,8 +112,9 @@ def equal_in_arithmetic(wanted: Any, node: Node) -> bool:
     if numpy.float32(wanted) == numpy.float32(actual):
         return all(_is_arithmetic(user, AT_MOST_SINGLE) for user in node.users)
     return any(
-        _rounded(wanted, bits, least) == actual and all(_is_arithmetic(user, (dtype,)) for user in node.users)
-        for dtype, (bits, least) in _HALVES.items()
+        _rounded(wanted, *precision) == actual
+        and all(user.op in ("multiply", "divide") and _is_arithmetic(user, (dtype,)) for user in node.users)
+        for dtype, precision in _HALVES.items()
     )
 
 

@@ -102,9 +102,9 @@ class Const(Leaf):
     """A literal, equal to ``value`` if that is given (a number, an array, or an attribute expression).
 
     Numbers compare by value in the graph's dtype: a float of arithmetic in float32, float16 or bfloat16 in single
-    precision, so that ``pat.Const(2 ** 0.5)`` is the 1.4142135 of a Relax module, and in halves also the half next to
-    it, 1.4140625. They match a tensor that is filled with them, where that broadcasts no other operand. In a target it
-    is a new literal; ``dtype`` makes it a tensor of that dtype.
+    precision, so that ``pat.Const(2 ** 0.5)`` is the 1.4142135 of a Relax module; a factor or a divisor of halves also
+    as a half, 1.4140625. They match a tensor that is filled with them, where that broadcasts no other operand. In a
+    target it is a new literal; ``dtype`` makes it a tensor of that dtype.
     """
 
     __slots__ = ("literal",)

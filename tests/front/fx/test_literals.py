@@ -128,6 +128,7 @@ ROUNDED = float(str(np.float32(ROOT)))
         (lambda a: a * 1.4140625, torch.float32, 0),
         (lambda a: a * 1.414, torch.float16, 0),
         (lambda a: a * 1.4150390625, torch.float16, 0),  # the next half
+        (lambda a: a - 1.4140625, torch.float16, 0),  # the difference may be small
     ],
 )
 def test_a_number_is_compared_in_the_precision_of_the_arithmetic(function: Any, dtype: Any, found: int) -> None:
