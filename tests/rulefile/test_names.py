@@ -69,7 +69,9 @@ def test_a_name_stands_for_what_torch_does() -> None:
         for name, found in readings()
         if name not in PYTHON and not accepts(name, found) and (len(found) == 1 or several.isdisjoint(found))
     }
-    assert wrong == {("batch_norm", ("nn.instance_norm",))}  # of a single image, by its own statistics
+    single_image = {("batch_norm", ("nn.instance_norm",))}  # by its own statistics
+    moments = {(f"{name}_mean", (op,)) for name, own in (("var", "variance"), ("std", "std")) for op in (own, "mean")}
+    assert wrong == single_image | moments  # no operator has two results of this kind
 
 
 def test_the_comparison_can_fail() -> None:

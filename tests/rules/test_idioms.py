@@ -35,6 +35,12 @@ def variance(x: Tensor, **options: Any) -> Tensor:
     return x.var(-1, keepdim=True, **options)
 
 
+def layer_norm_of_both(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    """As inductor decomposes it."""
+    spread, mean = torch.var_mean(x, -1, keepdim=True, correction=0)
+    return (x - mean) * torch.rsqrt(spread + 1e-5) * w + b
+
+
 RMS: dict[str, Function] = {
     "rsqrt": lambda x, w: w * (x * torch.rsqrt(mean_square(x) + 1e-6)),
     "sqrt": lambda x, w: x / torch.sqrt(mean_square(x) + 1e-6) * w,
@@ -50,6 +56,7 @@ LAYER: dict[str, Function] = {
     "mean of squares": lambda x, w, b: centred(x) * torch.rsqrt(mean_square(centred(x)) + 1e-5) * w + b,
     "var": lambda x, w, b: b + w * (centred(x) / torch.sqrt(variance(x, unbiased=False) + 1e-5)),
     "correction": lambda x, w, b: centred(x) * torch.rsqrt(variance(x, correction=0) + 1e-5) * w + b,
+    "var_mean": layer_norm_of_both,
     "mean once": lambda x, w, b: (lambda c: c / torch.sqrt((c * c).mean(-1, keepdim=True) + 1e-5))(centred(x)) * w + b,
 }
 GELU: dict[str, Function] = {

@@ -830,6 +830,8 @@ FIELDS = [
     c(aten.max.dim, x, 1, True),
     c(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, val),
     c(aten.adaptive_max_pool2d.default, img, [2, 2]),
+    c(torch.var_mean, x, 1, False), c(aten.var_mean.correction, x, [1], correction=0, keepdim=True),
+    c(aten.var_mean.dim, x, [0], False), c(torch.std_mean, x), c(aten.std_mean.correction, x, [-1], correction=1.0),
     c(torch.unbind, long), c("unbind", long, -2), c(aten.unbind.int, long, 1),
 ]  # fmt: skip
 

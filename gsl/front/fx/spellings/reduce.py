@@ -26,6 +26,7 @@ from gsl.front.fx.spellings.table import (
     words,
 )
 from gsl.front.tree import Canon
+from gsl.graph import TUPLE
 
 
 def axes(dim: Any) -> tuple[int, ...] | None:
@@ -72,6 +73,17 @@ def _variance(op: str) -> FxLift:
         unread_unless(correction in (0, 1) and (axes(c.dim) is not None or c.dim is None))
         attrs = {"axis": axes(c.dim), "keepdims": flag(c.keepdim), "unbiased": correction == 1}
         return Canon(op, (tensor(c, c.input),), attrs)
+
+    return read
+
+
+def _moments(op: str) -> FxLift:
+    """``var_mean`` and ``std_mean``, whose fields are two reductions over the same axes."""
+
+    def read(c: BoundCall) -> Canon:
+        deviation = _variance(op)(c)
+        mean = {name: deviation.attrs[name] for name in ("axis", "keepdims")}
+        return Canon(TUPLE, (deviation, Canon("mean", deviation.operands, mean)))
 
     return read
 
@@ -200,6 +212,7 @@ def _write_cumsum(s: Site) -> Native:
 
 
 _SUM = "input dim=None keepdim=False dtype=None"
+_MOMENTS: Final = "input dim=None unbiased=True keepdim=False correction=None"
 
 ROWS: Final = (
     row("sum", words("sum", "default dim_IntList"), _SUM, read=_reduction("sum"), write=_write_reduction(torch.sum)),
@@ -223,7 +236,7 @@ ROWS: Final = (
     ),
     *(
         row(
-            op, words(name, "default dim correction"), "input dim=None unbiased=True keepdim=False correction=None",
+            op, words(name, "default dim correction"), _MOMENTS,
             read=_variance(op), write=_write_deviation(getattr(torch, name)),
         )
         for name, op in (("var", "variance"), ("std", "std"))
@@ -233,5 +246,14 @@ ROWS: Final = (
     FxRow("aten.linalg_vector_norm.default", "input ord=2 dim=None keepdim=False dtype=None", _vector_norm),
     row("cumsum", words("cumsum"), "input dim dtype=None", read=_cumsum, write=_write_cumsum),
 )  # fmt: skip
-FIELDS: Final = tuple(FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min"))
+FIELDS: Final = (
+    *(FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min")),
+    *(
+        FxRow(
+            f"torch.{name}_mean aten.{name}_mean.default aten.{name}_mean.dim aten.{name}_mean.correction", _MOMENTS,
+            _moments(op),
+        )
+        for name, op in (("var", "variance"), ("std", "std"))
+    ),
+)
 """``max(x, dim)`` returns the values and where they are."""
