@@ -32,6 +32,7 @@ from gsl.front.fx.values import (
     device_of,
     dim_of,
     fake_only,
+    is_dense_copy,
     is_strided,
     lies_by_rows,
     lies_densely,
@@ -307,11 +308,11 @@ class Fakes:
 
     def has_rows(self, node: Any) -> bool:
         """True if the elements along the last axis of a node's value are known to stand side by side in memory."""
-        return self._is_told(node) and lies_by_rows(self.values.value(node))
+        return is_dense_copy(node) or (self._is_told(node) and lies_by_rows(self.values.value(node)))
 
     def is_dense(self, node: fx.Node) -> bool:
         """True if the elements of a node's value are known to stand in memory one after the other."""
-        return self._is_told(node) and lies_densely(self.values.value(node))
+        return is_dense_copy(node) or (self._is_told(node) and lies_densely(self.values.value(node)))
 
     def _is_told(self, node: Any) -> bool:
         """True if a node's value tells how it lies in memory."""

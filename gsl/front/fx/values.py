@@ -248,6 +248,12 @@ def lies_by_rows(value: Any) -> bool:
     return is_strided(value) and [dim_of(stride) for stride in value.stride()[-1:]] == [1]
 
 
+def is_dense_copy(node: Any) -> bool:
+    """True for a call that makes a dense copy, however its operand lies in memory."""
+    is_copy = isinstance(node, fx.Node) and node.target is torch.ops.aten.clone.default
+    return is_copy and node.kwargs.get("memory_format") is torch.contiguous_format
+
+
 def keeps_elements(node: fx.Node, value: Callable[[fx.Node], Any]) -> bool:
     """True for an ``as_strided`` that leaves each element of its operand in its place; torch writes one behind the mean
     of images with the channels last, for the strides of axes of one element."""

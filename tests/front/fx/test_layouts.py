@@ -308,6 +308,24 @@ def test_a_second_rewrite_knows_of_layouts_that_the_first_one_could_not_tell(nam
     assert not new.trace.count()
 
 
+@pytest.mark.parametrize("name", ["attention", "group norm"])
+def test_a_second_rewrite_copies_nothing_again(name: str) -> None:
+    """The first one makes a copy for the kernel, and the second one replaces the operand of that copy."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        product = torch.sigmoid(x.transpose(-1, -2).contiguous()) + x.sum()
+        if name == "attention":
+            return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(product, product, product)[0]
+        return torch.ops.aten.native_group_norm(product, None, None, 1, 2, 40, 1, 1e-5)[0]
+
+    x, value = torch.randn(1, 2, 8, 5), pat.Wildcard()
+    copied = RULES["copy-identity"](Workload.from_fx(make_fx(function)(x), (x,)))
+    new = Subst(op.Sigmoid(value), 1 / (op.Exp(-value) + 1))(copied)
+    torch.testing.assert_close(new.mod(x), function(x))
+    assert copied.op_counts()["copy"] == new.op_counts()["copy"] > 0
+    assert not RULES["copy-identity"](new).trace.count()
+
+
 def test_names_of_inputs_say_nothing_of_strides() -> None:
     graph = torch.fx.symbolic_trace(lambda stride: stride.t().contiguous() * 2.0)
     assert RULES["copy-identity"](Workload.from_fx(graph, (torch.randn(4, 3),))).trace.count() == 1
