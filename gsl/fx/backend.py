@@ -187,6 +187,7 @@ class Backend:
         traces = [trace]
         for path, found in regions(module, Values(), program.weights).items():
             inner = CompiledProgram(found.module, values=found.values, weights=found.weights)
+            inner.is_of_scan = found.is_of_scan
             inner.settle()
             self.graphs.append(kept(inner))
             region, trace = self._changed(inner, training)

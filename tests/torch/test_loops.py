@@ -208,6 +208,26 @@ def test_a_body_returns_no_memory_of_what_it_is_fed() -> None:
         equal(new.exported.run_decompositions().module()(INPUTS[0]), old.mod(INPUTS[0]))
 
 
+def copied(self: Any, x: torch.Tensor) -> Any:
+    def step(state: torch.Tensor, row: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        state = torch.tanh(relus(self.layer(row)) + state)
+        return state.clone(), state * torch.sigmoid(state) * 2.0 * 3.0
+
+    return scan(step, torch.zeros(5, 4), x)
+
+
+def test_no_result_of_a_scan_comes_to_be_used_elsewhere() -> None:
+    """Torch would keep it for the gradients, too, and refuse that."""
+    net = model(copied)
+    fast, backend = compiled(net, [RULES["copy-identity"], *SMALL], then="aot_eager")
+    found, wanted = (
+        torch.autograd.grad(sum(result.sum() for result in each(INPUTS[0])), [net.layer.bias]) for each in (fast, net)
+    )
+    equal(found, wanted)
+    assert dict(backend.traces[1].summary()) == {"relus": 1, "triple": 1}
+    assert "torch wants for itself" in str(backend.traces[1])
+
+
 def test_the_graph_of_an_associative_scan_stays() -> None:
     def scanned(x: torch.Tensor) -> Any:
         return associative_scan_op(lambda a, b: (relus(a + b),), [x], ())

@@ -150,6 +150,8 @@ class Admits:
         self.forms = forms
         self.viewed: Collection[fx.Node] = ()
         """The native results of which torch makes views after a run, for which it knows how they lie in memory."""
+        self.alone: Collection[fx.Node] = ()
+        """The native results that no call may come to use."""
 
     @functools.cached_property
     def one_device(self) -> bool:
@@ -234,6 +236,8 @@ class Admits:
             for old, new in zip(replaced.old, replaced.new):
                 if new is not old:
                     self._check_strides(old)
+        if self.alone:
+            self._check_alone(replaced)
         if self.masks:
             self._check_masks(replaced)
         if self.laid:
@@ -286,6 +290,17 @@ class Admits:
                 if user not in found and user.op not in self.steady:
                     found.add(user)
                     work.append(user)
+
+    def _check_alone(self, replaced: Replaced) -> None:
+        """Refuse to return a tensor of the old graph that other calls use."""
+        for old, new in zip(replaced.old, replaced.new):
+            is_result = new is not old and new.native is not None and self._native(old) in self.alone
+            user = next((each for each in new.users if each is not old), None) if is_result else None
+            if user is not None:
+                raise FrontEndError(
+                    f"%{old.name} is a result of a scan, which torch wants for itself, and %{user.name} uses "
+                    f"%{new.name}, too"
+                )
 
     def _check_laid(self, replaced: Replaced) -> None:
         """Refuse to take away a copy that would be made again."""

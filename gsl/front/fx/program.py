@@ -28,7 +28,7 @@ from gsl.front.fx.custom import declared_targets
 from gsl.front.fx.decompose import Decompositions, decompose
 from gsl.front.fx.devices import Admits, Devices
 from gsl.front.fx.effects import exchanges
-from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, shares, targets
+from gsl.front.fx.handle import ExportedLeaves, FxLeaves, gives_view, module_path, nodes_in, shares, targets
 from gsl.front.fx.infer import evaluate, infer
 from gsl.front.fx.load import FxLoader
 from gsl.front.fx.parameters import (
@@ -250,9 +250,14 @@ class GraphModuleProgram(FxProgram):
         """True if what follows in torch may change the results in place, or view them by strides."""
         return is_compiled(self._module) or is_for_autograd(self._module)
 
+    is_of_scan = False
+    """True for the graph that a ``scan`` runs."""
+
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
+        if self.is_of_scan and isinstance(graph.admits, Admits):
+            graph.admits.alone = frozenset(nodes_in(self._module.graph.output_node().args))
         if self._is_called_by_torch:
             graph.shares = shares(self._values)
             if isinstance(graph.admits, Admits):
@@ -483,6 +488,8 @@ def _changed_inside(
         return {}
     found = regions(root, program._values)
     bodies = {path: RegionProgram(region.module, values=region.values) for path, region in found.items()}
+    for path, body in bodies.items():
+        body.is_of_scan = found[path].is_of_scan
     return {
         path: new.module for path, body in bodies.items()
         if (new := change(path, own := body.with_operators(program.operators))) is not own

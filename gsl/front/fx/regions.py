@@ -34,6 +34,8 @@ class BodyGraph:
     """The names of the placeholders that are always fed with weights, as they are."""
     values: Values | None = None
     """The values of its nodes in each run, where these lie otherwise in memory than those for which torch traces it."""
+    is_of_scan: bool = False
+    """True for the graph of a ``scan``: torch keeps what its gradients need, and no result may be among that."""
 
 
 def regions(module: fx.GraphModule, values: Values, weights: Collection[str] = ()) -> dict[str, BodyGraph]:
@@ -59,7 +61,8 @@ def regions(module: fx.GraphModule, values: Values, weights: Collection[str] = (
         for path, graph in graphs.items():
             inputs = graph.graph.find_nodes(op="placeholder")[len(call.fed) - len(call.whole) :]
             fed = {p.name for p, value in zip(inputs, call.whole) if getattr(value, "name", None) in weights}
-            found.setdefault(path, BodyGraph(graph, fed, laid[path])).weights.intersection_update(fed)
+            region = BodyGraph(graph, fed, laid[path], str(node.target) == "scan")
+            found.setdefault(path, region).weights.intersection_update(fed)
     return {path: region for path, region in found.items() if path not in barred}
 
 
