@@ -103,6 +103,7 @@ class CompiledProgram(GraphModuleProgram):
         check_held(new.module)
         keep_sources(self._module, new.module)
         program = CompiledProgram(new.module, self._examples, new._values, weights=self.weights)
+        program.is_of_scan = self.is_of_scan
         return program.with_operators(self.operators)
 
     @uninterrupted

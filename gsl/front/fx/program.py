@@ -186,6 +186,9 @@ class FxProgram(Extended, ABC):
 class GraphModuleProgram(FxProgram):
     """A ``torch.fx.GraphModule``: traced, or handed to a back end by ``torch.compile``, or of ``make_fx``."""
 
+    is_of_scan = False
+    """True for the graph that a ``scan`` runs."""
+
     def __init__(
         self, module: fx.GraphModule, example_inputs: Sequence[Any] | None = None, values: Values | None = None
     ) -> None:
@@ -250,9 +253,6 @@ class GraphModuleProgram(FxProgram):
         """True if what follows in torch may change the results in place, or view them by strides."""
         return is_compiled(self._module) or is_for_autograd(self._module)
 
-    is_of_scan = False
-    """True for the graph that a ``scan`` runs."""
-
     def load(self) -> Graph:
         """A fresh view of the graph, which knows which nodes can be written."""
         graph = super().load()
@@ -280,7 +280,7 @@ class GraphModuleProgram(FxProgram):
             builder.graph.lint()
             new = type(self)(parameters.finish(builder.graph), self._examples, storer.writer.fakes.values)
             new._is_compiled = False
-            new.operators = self.operators
+            new.operators, new.is_of_scan = self.operators, self.is_of_scan
             return new
 
     def takes(self, new: GraphModuleProgram) -> bool:
