@@ -21,7 +21,19 @@ from operator import attrgetter
 
 from gsl.cost.greedy import Greedy
 from gsl.cost.space import DROPPED, KEPT, Candidate, Clock, Found, Kind, Space, Trial, kind_of
-from gsl.cost.steps import Changes, Priced, Prices, SearchStep, Starts, StepKey, bound_anew, is_local, key_of, located
+from gsl.cost.steps import (
+    Changes,
+    Priced,
+    Prices,
+    SearchStep,
+    Starts,
+    StepKey,
+    bound_anew,
+    is_local,
+    key_of,
+    links_of,
+    located,
+)
 from gsl.errors import FixpointError, WorkloadError
 from gsl.graph import LEAVES, Graph, Node
 from gsl.match import Match, candidates
@@ -238,7 +250,7 @@ class Walk:
         """The program after a step, and what changed; ``None`` if it can't be taken after all."""
         graph = state.view.graph.copy()
         graph.formed = self.formed
-        before = {node: tuple(node.users) for node in graph.nodes}
+        before = {node: links_of(node) for node in graph.nodes}
         ends = graph.ends()
         now = RulePass(graph, [], "priority", Trace())
         found = located(step, now.splicer.names, state.view.graph, ends)

@@ -96,6 +96,15 @@ def _prices(space: Space) -> PerNode:
         return Analytic(number, Store()).prices(space.workload)
 
 
+Links = tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]
+"""The users, operands and deps of a node."""
+
+
+def links_of(node: Node) -> Links:
+    """The links of a node at present."""
+    return tuple(node.users), node.operands, node.deps
+
+
 @dataclass(frozen=True)
 class Changes:
     """The differences of a program from the one before the last step, by names."""
@@ -106,16 +115,17 @@ class Changes:
     """The other calls that have other users, with those before and after."""
 
     @staticmethod
-    def of(before: Mapping[Node, tuple[Node, ...]], ends: frozenset[Node], graph: Graph) -> Changes:
-        """The differences of a view from one of which the nodes with their users, and the outputs, were these."""
+    def of(before: Mapping[Node, Links], ends: frozenset[Node], graph: Graph) -> Changes:
+        """The differences of a view from one of which the nodes with their links, and the outputs, were these."""
         now = set(graph.nodes)
+        kept = [(node, old, links_of(node)) for node, old in before.items() if node in now]
         anew = [node.name for node in before.keys() ^ now]
-        anew += [node.name for node in graph.nodes if node.redirects is not None]
+        anew += [node.name for node, (_, *old), (_, *new) in kept if old != new]
         anew += [node.name for node in ends ^ graph.ends()]
         users = {
-            node.name: (_names(old), _names(node.users))
-            for node, old in before.items()
-            if node in now and node.op not in LEAVES and old != tuple(node.users)
+            node.name: (_names(old), _names(new))
+            for node, (old, *_), (new, *_) in kept
+            if node.op not in LEAVES and old != new
         }
         return Changes(frozenset(anew), users)
 

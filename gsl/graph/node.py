@@ -469,6 +469,8 @@ class Graph:
             node.origin = old.origin
             if old.deps:
                 node.deps = tuple([new[dep] for dep in old.deps])
+            if old.redirects is not None:
+                node.redirects = {new.get(key, key): new[value] for key, value in old.redirects.items()}
         written = {new[node]: output for node, output in self.written.items()}
         outputs = [new[node] for node in self.outputs]
         return Graph(

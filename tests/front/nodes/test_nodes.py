@@ -196,6 +196,14 @@ def test_only_matching_needs_no_rebuild() -> None:
     assert len(list(join().match(wl))) == 1
 
 
+def test_a_rewritten_view_may_be_rewritten_again() -> None:
+    x = pat.Wildcard()
+    wl = workload(Shift((Mul((Shift((Leaf(n=3),), 0), Leaf(n=4))),), 1))
+    view, _ = RuleSet([Subst(pat.Call(Shift, x, n=0), x)]).apply(wl.graph)
+    view, _ = RuleSet([Subst(pat.Call(Shift, x, n=1), pat.Call(Shift, x, n=2))]).apply(view)
+    assert str(wl.replace(view)) == str(workload(Shift((Mul((Leaf(n=3), Leaf(n=4))),), 2)))
+
+
 def test_operators_may_be_functions() -> None:
     def double(x: int) -> int:
         return 2 * x
@@ -225,8 +233,13 @@ def test_rules_keep_what_a_graph_computes(outputs: list[Term], strategy: str) ->
     shown = str(wl)
     same = wl.replace(wl.graph.copy())
     assert all(a is b for a, b in zip(same.native, outputs))
-    new = RuleSet([fma(), join(), split()], strategy=strategy)(wl)
+    rules = RuleSet([fma(), join(), split()], strategy=strategy)
+    new = rules(wl)
     assert values(new.native) == before == values(outputs)
+    view, _ = rules.apply(rules.apply(wl.graph)[0])
+    again = wl.replace(view)
+    assert values(again.native) == before
+    assert len(again.graph) == len(view)
     assert str(wl) == shown
     old = {id(node.native) for node in wl.graph}
     fresh = {id(node.native) for node in new.graph if id(node.native) not in old}
