@@ -327,14 +327,14 @@ class Checker:
         places of their own."""
         for node in replacement.created:
             if node.effect is not None:  # new nodes nearly never have one
-                self._placed(replacement)
+                self._place(replacement)
                 break
         if self.changed:
             for old, new in zip(replacement.old, replacement.new):
                 if old in self.changed:
                     self.changed[new] = self.changed[old]
 
-    def _placed(self, replacement: Replacement) -> None:
+    def _place(self, replacement: Replacement) -> None:
         """Give the new exchanges places among the nodes with effects."""
         made = [node for node in replacement.created if node.effect is Effect.EXCHANGES]
         if made:

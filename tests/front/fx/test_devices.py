@@ -21,7 +21,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import gsl
 from gsl import RuleSet, Subst, Workload, op, pat
-from gsl.errors import NotRewrittenWarning
+from gsl.errors import FrontEndError, NotRewrittenWarning
 from gsl.front.fx.values import device_of
 from gsl.fx import Pass
 from gsl.match import masks
@@ -428,6 +428,20 @@ def test_rules_across_devices_are_refused_in_place(case: str) -> None:
     before = str(traced.graph)
     Pass(rule)(traced)
     assert str(traced.graph) == before
+
+
+@pytest.mark.parametrize("form", ["exported", "traced"])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_target_takes_nothing_to_another_device(form: str, together: bool) -> None:
+    """Of a graph on one device, that is seen when the new calls are written."""
+    moved = pat.Call(torch.ops.aten._to_copy.default, X, device=META)
+    rule = Subst(op.ReLU(X), X + moved if together else moved, name="moves")
+    old = loaded(form, module(lambda self, x: torch.tanh(torch.relu(x))), torch.randn(3))
+    before = str(old.mod.graph)
+    told = "moves: .*: a new call takes tensors on cpu and meta" if together else "was on cpu, and is on meta after"
+    with pytest.raises(FrontEndError, match=told):
+        rule(old)
+    assert str(old.mod.graph) == before
 
 
 def test_compiled_models_go_on_as_they_were() -> None:

@@ -212,7 +212,7 @@ def _write_cumsum(s: Site) -> Native:
 
 
 _SUM = "input dim=None keepdim=False dtype=None"
-_MOMENTS: Final = "input dim=None unbiased=True keepdim=False correction=None"
+_SPREAD: Final = "input dim=None unbiased=True keepdim=False correction=None"
 
 ROWS: Final = (
     row("sum", words("sum", "default dim_IntList"), _SUM, read=_reduction("sum"), write=_write_reduction(torch.sum)),
@@ -236,7 +236,7 @@ ROWS: Final = (
     ),
     *(
         row(
-            op, words(name, "default dim correction"), _MOMENTS,
+            op, words(name, "default dim correction"), _SPREAD,
             read=_variance(op), write=_write_deviation(getattr(torch, name)),
         )
         for name, op in (("var", "variance"), ("std", "std"))
@@ -250,10 +250,10 @@ FIELDS: Final = (
     *(FxRow(words(op, "dim"), "input dim keepdim=False", _extreme(op)) for op in ("max", "min")),
     *(
         FxRow(
-            f"torch.{name}_mean aten.{name}_mean.default aten.{name}_mean.dim aten.{name}_mean.correction", _MOMENTS,
+            f"torch.{name}_mean aten.{name}_mean.default aten.{name}_mean.dim aten.{name}_mean.correction", _SPREAD,
             _moments(op),
         )
         for name, op in (("var", "variance"), ("std", "std"))
     ),
 )
-"""``max(x, dim)`` returns the values and where they are."""
+"""``max(x, dim)`` returns the values and where they are, and ``var_mean`` two reductions."""
